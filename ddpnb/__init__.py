@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ddpnb.control.doctor import Checkup
     from ddpnb.control.faults import Injection
     from ddpnb.control.release import Freed
+    from ddpnb.control.restart import Restarted
     from ddpnb.control.results import Evaluation, Evaluations, FrameDiff, WorldStatus
     from ddpnb.control.run import Run
     from ddpnb.control.startup import Startup
@@ -71,6 +72,7 @@ _NAMES = {
     "ddpnb.control.doctor": "Checkup",
     "ddpnb.control.faults": "Injection",
     "ddpnb.control.release": "Freed",
+    "ddpnb.control.restart": "Restarted",
     "ddpnb.control.results": "Evaluation Evaluations FrameDiff WorldStatus",
     "ddpnb.control.run": "Run",
     "ddpnb.control.startup": "Startup",
@@ -136,6 +138,7 @@ __all__ = [
     "Recording",
     "Reenactment",
     "Released",
+    "Restarted",
     "Run",
     "ScriptNotFound",
     "Search",

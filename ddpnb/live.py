@@ -36,7 +36,7 @@ class LiveRanks:
         self._inspection = Inspection(ranks)
         self._breakpoints = Breakpoints(ranks, self._inspection)
         self._faults = Faults(ranks)
-        self._releasing = Releasing(ranks, self._breakpoints, self._name)
+        self._releasing = Releasing(ranks, self._breakpoints, self._name, ranks.backend)
 
     # -- what they are
 
@@ -391,13 +391,16 @@ class LiveRanks:
     def release(self, timeout: float = RELEASE_S) -> Freed:
         """Interrupt ranks that hang, wait, are held or compute: the exception ``Released`` ends what they run.
 
-        Their processes, variables and models are kept. Their process group is closed: ``rebuild()`` creates a new one.
+        Their processes, variables and models are kept, and so is the process group if no collective was interrupted.
+        Otherwise it is closed on all ranks, and the next cell or function creates it again; models that are wrapped in
+        ``DistributedDataParallel`` then use the new one. If sub-groups or other objects use the old one, that is left
+        to ``rebuild()``, and the result names them.
 
         Args:
             timeout: seconds to wait at most.
 
         Returns:
-            The ranks that are idle again, and why others are not.
+            The ranks that are idle again, why others are not, and what became of the process group.
 
         Raises:
             UsageError: ``timeout`` is no number of seconds.

@@ -17,7 +17,7 @@ from ddpnb.control.doctor import Checkup, examine
 from ddpnb.control.groups import GROUP_S, REBUILD_S, Groups
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.replacement import START_S, Replacement
-from ddpnb.control.restart import Restart
+from ddpnb.control.restart import Restart, Restarted
 from ddpnb.control.run import Run
 from ddpnb.control.runs import Runs
 from ddpnb.control.startup import Startup
@@ -131,7 +131,7 @@ class World(LiveRanks):
         self._own = ranks
         replacement = Replacement(ranks, self._faults)
         self._groups = Groups(ranks, self._breakpoints, self._faults, replacement, self._releasing, fence)
-        self._restart = Restart(ranks, replacement, self._groups)
+        self._restart = Restart(ranks, replacement, self._groups, self._releasing)
         self._runs = Runs(ranks, self._breakpoints, self._faults, self._releasing, self._restart, fence, patience)
         open_worlds.add(self)
 
@@ -274,14 +274,14 @@ class World(LiveRanks):
         """Create a new process group in the same processes, after a release or at any other time.
 
         Models of functions and cells that are wrapped in ``DistributedDataParallel`` on the default group use the new
-        one.
-        Create groups of ``new_group()`` again.
+        one. What else used the old groups must be made again: sub-groups of ``new_group()``, device meshes and what
+        they shard, optimizers and other objects that hold a group. The result names them.
 
         Args:
             timeout: seconds to wait at most.
 
         Returns:
-            The start-up that created the group.
+            The start-up that created the group; its text says which models use it and what must be made again.
 
         Raises:
             UsageError: ``timeout`` is no number of seconds.
@@ -294,17 +294,20 @@ class World(LiveRanks):
         """
         return self._groups.rebuild(timeout)
 
-    def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = START_S) -> None:
-        """Replace the processes of these ranks.
+    def restart(self, ranks: int | Iterable[int] | None = None, timeout: float = START_S) -> Restarted:
+        """Replace the processes of these ranks. The variables and models in them are gone.
 
-        A rank keeps its number and gets a new process; the processes and variables of the other ranks are kept. If
-        the World has its own process group (``init()``, ``rebuild()``) and no rank is in a run, the group is rebuilt;
-        a group of functions or cells is destroyed. Release ranks that still wait for a replaced rank first.
+        A rank keeps its number and gets a new process; the processes, variables and models of the other ranks are
+        kept. If they are idle and had a process group of all ranks, it is created again with the new ones.
 
         Args:
-            ranks: which ranks; by default all that are dead, stopped, hanging, or left from a failed run. If
-                there are none, those that wait in a start-up step.
+            ranks: which ranks; by default those that are dead or stopped, after the release of others that wait for
+                them in vain. If none is dead or stopped, those that are in a run or wait in a start-up step: try
+                ``release()`` first, which keeps their variables.
             timeout: seconds to wait at most for a new process.
+
+        Returns:
+            The ranks that have new processes, and what became of the others and of the process group.
 
         Raises:
             UsageError: unknown rank.
@@ -312,8 +315,11 @@ class World(LiveRanks):
 
         Example:
             >>> world.restart(2)
+            Rank 2 has a new process: its variables and models are gone.
+            Ranks 0, 1 and 3 keep their processes, variables and models.
+            The process group was created again on ranks 0-3 (gloo).
         """
-        self._restart.restart(ranks, timeout)
+        return self._restart.restart(ranks, timeout)
 
     # -- life
 

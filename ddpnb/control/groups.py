@@ -11,15 +11,18 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.control.breakpoints import Breakpoints
 from ddpnb.control.faults import Faults
+from ddpnb.control.group_state import ClosedGroup
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.release import Releasing
 from ddpnb.control.replacement import CLEAN_S, Replacement
 from ddpnb.control.startup import Startup
 from ddpnb.errors import CannotWrite, WorldError
+from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
 from ddpnb.recorder import protocol
 from ddpnb.texts import shortened
+from ddpnb.views import new_group
 
 _BEGIN_S = 20.0  # that the ranks may take to begin a start-up
 REBUILD_S, GROUP_S = 30.0, 1800.0  # time limits by default; that of a group is torch's
@@ -44,8 +47,8 @@ class Groups:
         self._releasing = releasing
         self._fence = fence
 
-    def init(self, timeout: float) -> Startup:
-        """See ``World.init``."""
+    def init(self, timeout: float, *, like: ClosedGroup | None = None) -> Startup:
+        """See ``World.init``; ``like``: the group whose place the new one takes, without being asked to."""
         arguments.seconds("timeout", timeout)
         shared = self._ranks
         with shared.lock:
@@ -54,6 +57,7 @@ class Groups:
             shared.check_alive(everybody)
             shared.check_free(everybody)
             shared.end_fresh()
+            shared.closed_group = None
             self._replacement.replace(self._replacement.clean(everybody))
             number = shared.number = shared.number + 1
             port = shared.new_port()
@@ -66,7 +70,9 @@ class Groups:
                     "Free some space in TMPDIR.",
                 ) from None
             logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in everybody}
-            order = {"run": number, "fence": self._fence, "backend": shared.plan.backend, "timeout": timeout}
+            order = {"run": number, "fence": self._fence, "backend": shared.backend, "timeout": timeout}
+            if like is not None:
+                order |= {"backend": like.backend, "timeout": like.timeout_s or timeout, "renews": True}
             holds, faults = self._breakpoints.hand_over(everybody), self._faults.hand_over(everybody)
 
             def begin(rank: int) -> Any:
@@ -121,10 +127,38 @@ class Groups:
             startup.state.at(rank, "process group").state == "done" for rank in range(self._ranks.size)
         )
 
-    def rebuild(self, timeout: float = REBUILD_S) -> Startup:
-        """See ``World.rebuild``."""
+    def renew(self) -> None:
+        """Create the group again that a release has closed, if nothing but wrapped models used it, and say so.
+
+        Raises:
+            WorldError: the group could not be created.
+        """
+        shared = self._ranks
+        closed, everybody = shared.closed_group, range(shared.size)
+        if closed is None or closed.users or shared.busy() or len(shared.alive()) < shared.size:
+            return
+        if any(map(shared.processes.stopped, everybody)):
+            return
+        shared.closed_group = None
+        if any(state is None or not state.closed for state in shared.groups(everybody).values()):
+            return  # the user's code has made another one
+        startup = self.rebuild(like=closed)
+        if not shared.quiet:
+            print(f"ddpnb: {' '.join(self.made(startup))}", flush=True)
+
+    def made(self, startup: Startup) -> list[str]:
+        """What ``rebuild()`` has done, in sentences."""
+        facts = startup.facts("process group")
+        backend = shortened(str(next(iter(facts.values())).get("backend", "")), 40).removeprefix("undefined")
+        return [
+            f"The process group was created again on {phrases.ranks(facts)}{f' ({backend})' if backend else ''}.",
+            *new_group.sentences(facts),
+        ]
+
+    def rebuild(self, timeout: float = REBUILD_S, *, like: ClosedGroup | None = None) -> Startup:
+        """See ``World.rebuild``; ``like``: as for ``init()``."""
         arguments.seconds("timeout", timeout)
-        startup = self.init(GROUP_S).run("first barrier", timeout)
+        startup = self.init(GROUP_S, like=like).run("first barrier", timeout)
         if startup.state.stopped_at not in STEPS[: STEPS.index("first barrier") + 1]:
             return startup
         why = "; ".join(startup.notes())

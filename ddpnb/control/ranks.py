@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ddpnb import arguments
+from ddpnb.control.group_state import ClosedGroup, GroupState, read
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.control.startup import Startup
@@ -26,6 +27,7 @@ from ddpnb.progress import Progress
 from ddpnb.recorder import protocol
 
 ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
+_GROUPS_S = 10.0  # the same, where it looks through all its objects
 _LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
 
 
@@ -51,9 +53,15 @@ class Ranks:
         self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
         self.startup: Startup | None = None
         self.startup_number = 0  # its number among the runs
+        self.closed_group: ClosedGroup | None = None  # that the next cell or function needs anew
         self.unused_port: ReservedPort | None = None  # for faults: no store listens on it
         self.lock = threading.RLock()
         self.closed = False
+
+    @property
+    def backend(self) -> str:
+        """The backend of a process group that is created again; empty for ranks that another program has started."""
+        return ""
 
     @property
     def processes(self) -> RankProcesses:
@@ -154,6 +162,11 @@ class Ranks:
         """Send a request to ranks; the answers of those that answered in time."""
         return self.processes.ask(ranks, content, timeout)
 
+    def groups(self, ranks: Sequence[int]) -> dict[int, GroupState | None]:
+        """The process groups of these ranks, which are idle; None for a rank that does not say."""
+        answers = self.ask(ranks, {"verb": "group"}, _GROUPS_S)
+        return {rank: read(answers.get(rank)) for rank in ranks}
+
     def send(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
         """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
 
@@ -220,6 +233,10 @@ class OwnRanks(Ranks):
         super().__init__(size, made, self.folders.memory, plan.description)
         self.unused_port = unused_port
         self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
+
+    @property
+    def backend(self) -> str:
+        return self.plan.backend
 
     @property
     def processes(self) -> RankProcesses:

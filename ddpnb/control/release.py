@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpnb import arguments
 from ddpnb.control.breakpoints import Breakpoints
+from ddpnb.control.group_state import shared_by_all, untouched
 from ddpnb.control.ranks import Ranks
+from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.model import phrases
 from ddpnb.processes import connections
+from ddpnb.views import new_group
 
 RELEASE_S = 10.0  # time limit by default
 _ANSWER_S = 0.5
@@ -19,108 +22,176 @@ _AGAIN_S = 0.15  # a rank that is still busy then is interrupted again: it may b
 _TICK_S = 0.004
 _TRANSIT_S = 1.0  # that messages between the ranks may take to arrive before the connections are shut
 _BOTH_WAYS_S = 2.0  # from then on writes are ended too
+_GENTLE_S = 0.4  # so long the connections are left alone, where no collective is in flight
 
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The result of a release: the ranks that are idle again, and why others are not."""
+    """The result of a release: the ranks that are idle again, why others are not, and what became of the process group."""
 
     ranks: tuple[int, ...] = ()
     left: dict[int, str] = field(default_factory=dict[int, str])
     seconds: float = 0.0
+    group: str = ""
 
     def __str__(self) -> str:
+        told: list[str] = []
         if not self.ranks and not self.left:
-            return "nothing to release: no rank is in a run."
-        told = (
-            [
-                f"{phrases.ranks(self.ranks, True)} {phrases.verb(self.ranks, 'is', 'are')} released ({self.seconds:.2f} s)."
-            ]
-            if self.ranks
-            else []
-        )
+            told.append("nothing to release: no rank is in a run.")
+        if self.ranks:
+            verb = phrases.verb(self.ranks, "is", "are")
+            told.append(f"{phrases.ranks(self.ranks, True)} {verb} released ({self.seconds:.2f} s).")
         told += [f"Rank {rank} is not released: {why}" for rank, why in self.left.items()]
-        return "\n".join(told)
+        return "\n".join([*told, self.group] if self.group else told)
 
     __repr__ = __str__
 
 
 class Releasing:
-    """Releases ranks."""
+    """Releases ranks.
 
-    def __init__(self, ranks: Ranks, breakpoints: Breakpoints, name: str) -> None:
+    Args:
+        ranks: all of them.
+        breakpoints: those that end with the release.
+        name: of the variable that the texts name.
+        backend: of the process group that ``rebuild()`` makes; empty: these ranks are none of a World.
+    """
+
+    def __init__(self, ranks: Ranks, breakpoints: Breakpoints, name: str, backend: str = "") -> None:
         self._ranks = ranks
         self._breakpoints = breakpoints
         self._name = name
+        self._backend = backend
 
     def release(self, timeout: float = RELEASE_S) -> Freed:
         """See ``World.release``."""
         arguments.seconds("timeout", timeout, least=0)
         shared = self._ranks
-
-        def busy() -> list[int]:
-            return [rank for rank in shared.busy() if shared.processes.alive(rank)]
-
         with shared.lock:
             shared.check_open()
-            if not busy():
+            if not _busy(shared):
                 return Freed()
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
-            freed = _release(shared, busy, f"released by {self._name}.release()", timeout)
+            of_world = bool(self._backend and monitors) and not any(one.ends_with_script for one in monitors)
+            release = _Release(shared, monitors if of_world else (), f"released by {self._name}.release()", timeout)
+            freed = release.made()
+            kept = of_world and not release.shut and not freed.left and self._keep(monitors)
+            if not kept:
+                release.close()
+                for monitor in monitors:
+                    monitor.groups_closed = True
+                if shared.startup is not None:
+                    shared.startup._cut()
+            told = self._group(kept=kept) if of_world and not freed.left else ""
             for monitor in monitors:
                 monitor.show_rest()
-            if shared.startup is not None:
-                shared.startup._cut()
             self._breakpoints.released(freed.left)
-        return freed
+        return replace(freed, group=told)
+
+    def _keep(self, monitors: Collection[RunMonitor]) -> bool:
+        """Leave the groups open if the interrupt has touched none of them; whether that is so."""
+        everybody = self._ranks.alive()
+        if _in_flight(monitors) or not untouched(self._ranks.groups(everybody), self._ranks.size):
+            return False
+        return len(self._ranks.ask(everybody, {"verb": "unreleased"})) == len(everybody)
+
+    def _group(self, *, kept: bool) -> str:
+        """What became of the group of functions and cells, as text; the next one of them creates a closed one again."""
+        shared = self._ranks
+        states = shared.groups(shared.alive())
+        if kept:
+            there = any(state is not None and state.size for state in states.values())
+            return "No collective was interrupted: the process group can be used as before." if there else ""
+        closed = shared_by_all(states, shared.size) if len(states) == shared.size else None
+        shared.closed_group = closed
+        if closed is None:
+            return ""
+        if closed.users:
+            return f"The process group is closed: {self._name}.rebuild() creates a new one. {new_group.again(closed.users)}"
+        return "The process group is closed: the next cell or function creates it again."
 
 
-def _release(ranks: Ranks, busy: Callable[[], list[int]], why: str, timeout: float) -> Freed:
-    """Release the busy ranks, and wait until they are idle.
+class _Release:
+    """One release of the busy ranks. ``shut``: those whose connections were shut down.
 
     Args:
         ranks: all; gloo waits on the connections between them.
-        busy: returns the ranks that are still busy.
+        monitors: of the runs whose ranks may be interrupted without touching the connections.
         why: text of the exception.
         timeout: seconds; the result names the ranks that are still busy then.
-
-    Raises:
-        WorldError: the controller has died or is stopped.
     """
-    began = time.monotonic()
-    processes, everybody = ranks.processes, ranks.alive()
-    asked = waiting = busy()
-    silent: set[int] = set()
-    shut: set[int] = set()
-    transit_ends = began + _TRANSIT_S
-    while waiting and time.monotonic() - began < timeout:
-        awake = [rank for rank in waiting if rank not in silent] or waiting
-        # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
-        heard = processes.ask(awake, {"verb": "releasing", "why": why}, _ANSWER_S)
-        silent |= set(awake) - set(heard)
-        between = connections.between([processes.pid(rank) for rank in everybody])
-        while connections.in_transit(between) and time.monotonic() < transit_ends:
-            time.sleep(_TICK_S)
-        both_ways = time.monotonic() - began > _BOTH_WAYS_S
-        contents: dict[int, dict[str, Any]] = {
-            rank: {"verb": "release", "connections": between.get(processes.pid(rank), []), "both_ways": both_ways}
-            for rank in heard
-        }
-        shut |= set(contents)
-        processes.ask_each(contents, _ANSWER_S)
-        again = time.monotonic() + _AGAIN_S
-        while waiting and time.monotonic() < again:
-            time.sleep(_TICK_S)
-            waiting = busy()
-        if waiting and set(waiting) <= silent:
-            break
-    processes.ask(sorted(shut | {*everybody} - silent), {"verb": "released"}, _ANSWER_S)
-    if waiting:
-        processes.check_connection()  # without it no rank has heard of this: that says nothing of them
-    left = {rank: _why_not(ranks, rank, rank in silent) for rank in waiting}
-    return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
+
+    def __init__(self, ranks: Ranks, monitors: Collection[RunMonitor], why: str, timeout: float) -> None:
+        self._ranks = ranks
+        self._monitors = monitors
+        self._why = why
+        self._timeout = timeout
+        self._silent: set[int] = set()
+        self.shut: set[int] = set()
+
+    def made(self) -> Freed:
+        """Release the busy ranks, and wait until they are idle.
+
+        Raises:
+            WorldError: the controller has died or is stopped.
+        """
+        began = time.monotonic()
+        processes, everybody = self._ranks.processes, self._ranks.alive()
+        asked = waiting = _busy(self._ranks)
+        transit_ends = began + _TRANSIT_S
+        while waiting and time.monotonic() - began < self._timeout:
+            awake = [rank for rank in waiting if rank not in self._silent] or waiting
+            # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
+            heard = processes.ask(awake, {"verb": "releasing", "why": self._why}, _ANSWER_S)
+            self._silent |= set(awake) - set(heard)
+            if self._is_gentle(time.monotonic() - began):
+                processes.ask(list(heard), {"verb": "interrupt"}, _ANSWER_S)
+            else:
+                between = connections.between([processes.pid(rank) for rank in everybody])
+                while connections.in_transit(between) and time.monotonic() < transit_ends:
+                    time.sleep(_TICK_S)
+                both_ways = time.monotonic() - began > _BOTH_WAYS_S
+                contents: dict[int, dict[str, Any]] = {
+                    rank: {
+                        "verb": "release",
+                        "connections": between.get(processes.pid(rank), []),
+                        "both_ways": both_ways,
+                    }
+                    for rank in heard
+                }
+                self.shut |= set(contents)
+                processes.ask_each(contents, _ANSWER_S)
+            again = time.monotonic() + _AGAIN_S
+            while waiting and time.monotonic() < again:
+                time.sleep(_TICK_S)
+                waiting = _busy(self._ranks)
+            if waiting and set(waiting) <= self._silent:
+                break
+        if waiting:
+            processes.check_connection()  # without it no rank has heard of this: that says nothing of them
+        left = {rank: _why_not(self._ranks, rank, rank in self._silent) for rank in waiting}
+        return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
+
+    def _is_gentle(self, passed: float) -> bool:
+        """Whether an exception alone may end what the ranks do: none of them waits in a collective."""
+        return bool(self._monitors) and not self.shut and passed < _GENTLE_S and not _in_flight(self._monitors)
+
+    def close(self) -> None:
+        """Every later call in the groups fails, on all ranks, and says why."""
+        told = sorted(self.shut | {*self._ranks.alive()} - self._silent)
+        self._ranks.processes.ask(told, {"verb": "released"}, _ANSWER_S)
+
+
+def _busy(ranks: Ranks) -> list[int]:
+    return [rank for rank in ranks.busy() if ranks.processes.alive(rank)]
+
+
+def _in_flight(monitors: Collection[RunMonitor]) -> bool:
+    """Whether a rank of these runs is in a collective, or has one in flight."""
+    recordings = [monitor.another_observer().record(ask=False, follow=False) for monitor in monitors]
+    return any(record.in_flight for recording in recordings for record in recording.ranks.values())
 
 
 def _why_not(ranks: Ranks, rank: int, silent: bool) -> str:

@@ -3,49 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from ddpnb import arguments
+from ddpnb.control.group_state import shared_by_all
 from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import OwnRanks
+from ddpnb.control.release import Freed, Releasing
 from ddpnb.control.replacement import Replacement
+from ddpnb.model import phrases
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """The result of a restart: the ranks with new processes, and those whose processes, variables and models are kept.
+
+    ``freed``: the others waited for them, and were released; ``group``: what became of the process group, in sentences.
+    """
+
+    ranks: tuple[int, ...] = ()
+    kept: tuple[int, ...] = ()
+    freed: Freed = field(default_factory=Freed)
+    group: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.ranks:
+            return "no rank needs a new process: none is dead, stopped or in a run."
+        has, its = (
+            phrases.verb(self.ranks, "has a new process", "have new processes"),
+            phrases.verb(self.ranks, "its", "their"),
+        )
+        told = [f"{phrases.ranks(self.ranks, True)} {has}: {its} variables and models are gone."]
+        if self.freed.ranks:
+            told.append(
+                f"{phrases.ranks(self.freed.ranks, True)} waited for {phrases.verb(self.ranks, 'it', 'them')} and {phrases.verb(self.freed.ranks, 'was', 'were')} released."
+            )
+        told += [f"Rank {rank} is not released: {why}" for rank, why in self.freed.left.items()]
+        if self.kept:
+            told.append(
+                f"{phrases.ranks(self.kept, True)} {phrases.verb(self.kept, 'keeps its process, variables', 'keep their processes, variables')} and models."
+            )
+        return "\n".join([*told, *self.group])
+
+    __repr__ = __str__
 
 
 class Restart:
     """Replaces processes, and with them the process group of the World."""
 
-    def __init__(self, ranks: OwnRanks, replacement: Replacement, groups: Groups) -> None:
+    def __init__(self, ranks: OwnRanks, replacement: Replacement, groups: Groups, releasing: Releasing) -> None:
         self._ranks = ranks
         self._replacement = replacement
         self._groups = groups
+        self._releasing = releasing
 
-    def restart(self, ranks: int | Iterable[int] | None, timeout: float) -> None:
+    def restart(self, ranks: int | Iterable[int] | None, timeout: float) -> Restarted:
         """See ``World.restart``."""
         arguments.seconds("timeout", timeout)
-        with self._ranks.lock:
-            self._ranks.check_open()
-            self._ranks.end_fresh()
-            startup = self._ranks.startup
-            starting = startup.busy() if startup is not None else []
-            wanted = self._unusable() or starting if ranks is None else arguments.ranks(ranks, self._ranks.size)
-            chosen = sorted(wanted)
+        shared = self._ranks
+        with shared.lock:
+            shared.check_open()
+            shared.end_fresh()
+            startup = shared.startup
+            chosen = self.would_replace() if ranks is None else sorted(arguments.ranks(ranks, shared.size))
             if not chosen:
-                return
+                return Restarted()
+            freed = Freed()
+            if ranks is None and self._wait_in_vain(chosen):
+                freed = self._releasing.release()
+            others = [rank for rank in range(shared.size) if rank not in chosen]
+            idle = not set(others) & set(shared.busy())
+            states = shared.groups(others) if idle else {}
+            had_group, before = self._groups.has_group(), shared_by_all(states, shared.size)
             self._replacement.replace(chosen, timeout)
+            told: list[str] = []
             if startup is not None and startup.busy():
                 for rank in chosen:
                     startup._replaced(rank)
-            elif self._groups.has_group() and not self._ranks.busy():
-                self._groups.rebuild()
+            elif (had_group or before is not None) and not shared.busy():
+                told = self._groups.made(self._groups.rebuild(like=before))
             else:
-                self._ranks.startup = None
-                if not self._ranks.busy():  # the group of earlier code has lost members
-                    self._replacement.clean([rank for rank in range(self._ranks.size) if rank not in chosen])
+                shared.startup = shared.closed_group = None
+                if not shared.busy():  # the group of earlier code has lost members
+                    self._replacement.clean(others)
+            return Restarted(tuple(chosen), tuple(others), freed, tuple(told))
+
+    def would_replace(self) -> list[int]:
+        """The ranks that ``restart()`` replaces: dead and stopped ones; if there are none, those that are in a run."""
+        startup = self._ranks.startup
+        return self._gone() or self._ranks.busy() or (startup.busy() if startup is not None else [])
+
+    def _wait_in_vain(self, gone: Sequence[int]) -> bool:
+        """Whether the others are in a run that cannot complete without these ranks."""
+        monitors = {self._ranks.in_run[rank] for rank in self._ranks.busy() if rank in self._ranks.in_run}
+        left = [rank for monitor in monitors for rank in monitor.ranks if rank not in gone and monitor.is_in(rank)]
+        return bool(left) and all(monitor.outcome in ("hang", "crash") for monitor in monitors)
 
     def prepare(self, ranks: Sequence[int], kind: str) -> None:
         """Before a run: await the outcome of the last one, replace dead ranks, and clean up after a failed run.
 
-        A function shares the process group of earlier ones if it can still be used. Where it was released, the
-        function fails with an exception that says so, as a cell does.
+        Functions and cells share the process group of earlier ones if it can still be used. One that a release has
+        closed is created again if only wrapped models used it; otherwise a call in it raises an exception that says so.
 
         Args:
             ranks: those that are about to run it.
@@ -58,12 +116,14 @@ class Restart:
         for monitor in {self._ranks.in_run[rank] for rank in ranks if rank in self._ranks.in_run}:
             monitor.await_outcome(10)  # if it cannot be known, Run.wait() says so
         self._ranks.end_fresh()
+        if kind != "script":
+            self._groups.renew()
         if kind == "cell":
             self._ranks.check_alive(ranks)
             return
         had_group = self._groups.has_group()
         monitors = {*self._ranks.in_run.values()}
-        if kind == "function" and not had_group and any(monitor.released for monitor in monitors):
+        if kind == "function" and not had_group and any(monitor.groups_closed for monitor in monitors):
             unusable = self._gone()
             if not unusable:
                 self._replacement.cut(ranks)  # the code may destroy the group: calls in it must not block that
@@ -76,7 +136,7 @@ class Restart:
         if had_group:
             self._groups.rebuild()
         else:
-            self._ranks.startup = None
+            self._ranks.startup = self._ranks.closed_group = None
 
     def _unusable(self, *, fresh: bool = True) -> list[int]:
         """Ranks that cannot take part in another run: dead, stopped, still busy, or left from a failed run.
@@ -89,7 +149,9 @@ class Restart:
         unusable = {*self._gone()}
         for rank, monitor in self._ranks.in_run.items():
             failed = (
-                monitor.outcome not in ("ok", "divergence") if fresh else monitor.released or monitor.broke_groups()
+                monitor.outcome not in ("ok", "divergence")
+                if fresh
+                else monitor.groups_closed or monitor.broke_groups()
             )
             if failed or not monitor.left_clean(rank):
                 unusable.add(rank)

@@ -74,7 +74,7 @@ class RunMonitor:
         self.diagnosis: Diagnosis | None = None  # set before the Recording that it is based on
         self.recording: Recording | None = None
         self.failure: Exception | None = None
-        self.released = False  # by request, while ranks were in it: their process group is closed
+        self.groups_closed = False  # by a release, while ranks were in it
         self._processes = processes
         self._folder = folder
         self._outcomes = outcomes
@@ -218,7 +218,6 @@ class RunMonitor:
     def settle(self, *, released: bool = False) -> None:
         """Fix the diagnosis now: ranks of this run are about to be restarted or released."""
         self.stop_watching()
-        self.released |= released
         if self.diagnosis is None:
             conclusion = self._conclude(self.observer.record())
             self._released = released and not conclusion.errors

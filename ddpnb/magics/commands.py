@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import replace
 from typing import Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
@@ -263,17 +264,19 @@ class DdpMagics(Magics):
         world = self._world()
         freed = world.release()
         if asked.rebuild:
-            world.rebuild()
+            freed = replace(freed, group="\n".join(world._groups.made(world.rebuild())))
         return freed
 
     @line_magic
     @magic_arguments()
-    @argument("ranks", nargs="?", **_RANKS, help="which ranks (default: all that are dead, hanging or failed)")
+    @argument(
+        "ranks", nargs="?", **_RANKS, help="which ranks (default: those that are dead or stopped; else those that hang)"
+    )
     def ddp_restart(self, line: str) -> WorldStatus:
-        """Restart ranks in new processes; the other ranks are not touched."""
+        """Give ranks new processes, without their variables; the other ranks keep theirs."""
         asked = parse(self.ddp_restart, line)
         world = self._world()
-        world.restart(asked.ranks)
+        print(world.restart(asked.ranks))
         self.px.refresh()
         return world.status()
 

@@ -13,6 +13,7 @@ from ddpnb.control.faults import Injection
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.live import LiveRanks
+from ddpnb.model import phrases
 from ddpnb.panels import asked
 from ddpnb.panels.tasks import Tasks
 from ddpnb.world import World
@@ -37,6 +38,7 @@ class Actions:
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
+        self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
         self._looked = looked
         self._does: dict[str, tuple[str, Callable[[Values], Any]]] = {
             "hold": ("holding", lambda _: self._hold()),
@@ -62,6 +64,8 @@ class Actions:
         if action not in self._does:
             return False
         what, does = self._does[action]
+        if action != "restart":
+            self._to_confirm = ()
 
         def work() -> Any:
             try:
@@ -164,10 +168,25 @@ class Actions:
         return str(self.world.evaluate(values["expression"].strip()))
 
     def _restart(self, values: Values) -> str:
-        before = self.world.pids()
-        self._own.restart(asked.ranks(values))
-        fresh = [rank for rank, pid in enumerate(self.world.pids()) if pid != before[rank]]
-        return f"Restarted ranks: {', '.join(map(str, fresh))}." if fresh else "No rank needs a new process."
+        """Restart ranks; where that ends processes that could be released, only when it is asked for a second time."""
+        ranks = asked.ranks(values)
+        ending = (
+            tuple(rank for rank in self._own._restart.would_replace() if self._lives(rank)) if ranks is None else ()
+        )
+        if ending and self._to_confirm != ending:
+            self._to_confirm = ending
+            whose = f"{phrases.verb(ending, 'the process', 'the processes')} of {phrases.ranks(ending)}"
+            its = phrases.verb(ending, "its", "their")
+            return (
+                f"Click restart again to end {whose}, with {its} variables and models. Release interrupts what runs "
+                "there, and keeps them."
+            )
+        self._to_confirm = ()
+        return str(self._own.restart(ranks))
+
+    def _lives(self, rank: int) -> bool:
+        processes = self.world._ranks.processes
+        return processes.alive(rank) and not processes.stopped(rank)
 
     # -- faults
 

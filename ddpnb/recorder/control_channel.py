@@ -66,7 +66,9 @@ class ControlChannel:
             "resume": self._resume,
             "releasing": self._releasing,
             "release": self._release,
+            "interrupt": self._interrupt,
             "released": self._released,
+            "unreleased": self._unreleased,
             "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
             "inject": self._inject,
             "heal": self._heal,
@@ -79,6 +81,10 @@ class ControlChannel:
             "trace": self._trace,
             "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
         }
+
+    def serve(self, verb: str, handler: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Answer one more kind of request."""
+        self._verbs[verb] = handler
 
     def answer(self, content: dict[str, Any]) -> dict[str, Any]:
         """Serve one request; an internal error becomes part of the answer.
@@ -150,6 +156,16 @@ class ControlChannel:
 
     def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
         self._door.release.ask(str(content["why"])[:500])
+        self._door.gate.released()
+        self._door.flight.poll()  # what is still in flight now does not complete by itself
+        return {}
+
+    def _interrupt(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.interrupt()
+        return {}
+
+    def _unreleased(self, _content: dict[str, Any]) -> dict[str, Any]:
+        self._door.release.clear()
         self._door.gate.released()
         return {}
 

@@ -129,6 +129,28 @@ class Groups:
         else:
             self.known.pop(group, None)
 
+    def counts(self) -> list[dict[str, Any]]:
+        """For each group the number of its calls that were passed on, and for each peer and tag that of messages."""
+        return [
+            {
+                "key": known.key,
+                "ranks": list(known.ranks),
+                "calls": _taken(known.next_seq) - len(known.returned),
+                "returned": sorted(known.returned),
+                "messages": [[*channel, count] for channel, count in list(known.turns.items())],
+            }
+            for known in list(self.known.values())
+        ]
+
+    def timeout_s(self, group: Any) -> float | None:
+        """The time-out of a group in seconds, also while it is suspended; None: not known."""
+        known = self.known.get(group)
+        for device in ("cpu", "cuda"):
+            with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
+                timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
+                return (known.hurry.get(device, timeout) if known is not None else timeout).total_seconds()
+        return None
+
     def unhurried(self, wanted: bool) -> None:
         """Suspend the time-outs of the groups while ranks are held, or restore them.
 
@@ -137,6 +159,11 @@ class Groups:
         self._unhurried = wanted
         for group, known in list(self.known.items()):
             (_suspend if wanted else _restore)(group, known)
+
+
+def _taken(next_seq: Any) -> int:
+    """How many numbers a counter that began at 1 has given; it tells only in its repr without giving another."""
+    return int(repr(next_seq.__self__).removeprefix("count(").rstrip(")")) - 1
 
 
 def _suspend(group: Any, known: KnownGroup) -> None:

@@ -59,6 +59,7 @@ class Phases(Hooks):
         #: whether this run shares the state of earlier functions and cells, and whether the default group is theirs
         self.shares = self.inherited = False
         self._replacement_stated = False
+        self.renewed = False  # ddpnb has created the inherited group by itself
         self._meeting = False  # inside a rendezvous
 
     def install(self) -> None:
@@ -142,7 +143,7 @@ class Phases(Hooks):
         self._await_the_store()
         end_groups()
         self._door.groups.begin_anew()
-        if not self._replacement_stated and os.environ.get("RANK") == "0":
+        if not self._replacement_stated and not self.renewed and os.environ.get("RANK") == "0":
             self._replacement_stated = True
             print(
                 "ddpnb: init_process_group() replaces the process group of earlier functions or cells, or of "
@@ -254,6 +255,7 @@ class Phases(Hooks):
             try:
                 return original(*args, **kwargs)
             except RuntimeError as error:
+                self._door.release.torn = True
                 released = told(error)
                 if released is not error:
                     raise released from None

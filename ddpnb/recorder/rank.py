@@ -17,7 +17,16 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import checkpoints, kernel_environment, libraries, measuring, notebook, process_state, script
+from ddpnb.recorder import (
+    checkpoints,
+    group_users,
+    kernel_environment,
+    libraries,
+    measuring,
+    notebook,
+    process_state,
+    script,
+)
 from ddpnb.recorder.displays import Displays
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
@@ -48,6 +57,8 @@ class Rank(Recorder):
         self._settings = Settings()
         self.startup = RankStartup(self.door.release)
         self.displays: Displays | None = None  # in an engine, where ``display()`` is there
+        self._lost: list[str] = []  # what used the last group, and cannot use another one
+        self.control.serve("group", lambda _: {"group": self._group()})
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run a script, a function or a cell as the main program; returns the function's result.
@@ -138,6 +149,7 @@ class Rank(Recorder):
             self.arm(order["run"], order["holds"], order["faults"])
             self.box.set_run(order["run"], RUN_ACTIVE)
             checkpoints.new_run()
+            self.phases.renewed = bool(order.get("renews"))
             return {}
         self.door.release.clear()
         with process_state.like_a_prompt(order["log"], {}), self.door.release.inside():
@@ -147,7 +159,24 @@ class Rank(Recorder):
             troubles = self.phases.orphans.adopt()
             result["facts"] |= {"models kept": count - len(troubles)} if count else {}
             result["facts"] |= {"troubles": troubles} if troubles else {}
+            result["facts"] |= {"lost": self._lost} if self._lost else {}
+            self._lost = []
         return result
+
+    def _group(self) -> dict[str, Any]:
+        """The default group, what uses it, and how far each group has come; called from the control channel."""
+        there = dist.is_initialized() and not self._after_script
+        return {
+            "size": dist.get_world_size() if there else 0,
+            "rank": dist.get_rank() if there else -1,
+            "backend": str(dist.get_backend()).removeprefix("undefined") if there else "",
+            "timeout_s": self.door.groups.timeout_s(dist.group.WORLD) if there else None,
+            "closed": self.door.release.is_closed,
+            "torn": self.door.release.torn or bool(self.door.off),
+            "counts": self.door.groups.counts(),
+            "users": group_users.users(self.control.namespace) if there else [],
+            "models": group_users.wrapped_models() if there else 0,
+        }
 
     def measure(self, order: dict[str, Any]) -> dict[str, Any]:
         """Versions and the times of collectives, after a start-up; ``order``: log, and environment as in a step."""
@@ -157,6 +186,8 @@ class Rank(Recorder):
 
     def clean(self) -> None:
         """Destroy the process group and clean up after the last run. Models of cells are kept."""
+        if dist.is_initialized():
+            self._lost = [] if self._after_script else group_users.users(self.control.namespace)
         self._after_script = self.phases.shares = self.phases.inherited = False
         self.startup.begin()
         self.phases.orphans.remember()

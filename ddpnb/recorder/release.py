@@ -42,7 +42,9 @@ _RETRIES_S = 60.0  # torch retries ever more rarely
 _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _raising: set[str] = set()  # names of modules
-_CLOSED = "the process group was closed by world.release(); world.rebuild() creates a new one"
+_CLOSED = (
+    "the process group was closed by world.release(); world.rebuild() (or %ddp_release --rebuild) creates a new one"
+)
 _KEPT = "The process and its variables are kept: world.rebuild() creates a new process group."
 _ENDS = "The program ends here unless it handles this exception."
 
@@ -62,6 +64,7 @@ class Release:
         self._inside = False  # the main thread runs the user's code
         self._raised = False  # one exception per request
         self._is_over = False  # the request is over, but the group is closed by it
+        self.torn = False  # an exception has ended a backward: the reducers of its models are of no use with this group
         self._looks_at = ""  # host:port where the main thread looks for a store now
         self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
         self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
@@ -77,8 +80,14 @@ class Release:
         Args:
             why: in words, for the exception.
         """
+        if not self.wanted or self.is_closed:  # else it is asked again
+            self.torn = False
         self._raised = self._is_over = False
         self.wanted[:] = [why]
+
+    def interrupt(self) -> None:
+        """Raise the exception in the main thread where it computes, sleeps or waits in Python; called from another one."""
+        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
 
     def free(self, connections: Sequence[Any], *, both_ways: bool = False) -> int:
         """Free the main thread from whatever it waits for; called from another one.
@@ -96,7 +105,7 @@ class Release:
         count = sum(self._shut_and_keep(connection, how) for connection in connections)
         if self._looks_at:
             self._stand_in(self._looks_at)
-        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+        self.interrupt()
         return count
 
     def _stand_in(self, address: str) -> None:
@@ -151,6 +160,11 @@ class Release:
         """Ranks were released, perhaps not this one: every later call in the group fails, and says why."""
         self._raised = self._is_over = True
         self.wanted[:] = [_CLOSED]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the group was closed by a release, and there is no new one."""
+        return self.wanted[:1] == [_CLOSED]
 
     def settle(self) -> None:
         """A new group is about to be created: a rank that caught the exception and continues is no longer released."""

@@ -33,6 +33,11 @@ _NO_GROUP = (
     "ddpnb: earlier functions and cells left no process group that can be used. Call init_process_group() in this one, "
     "or world.rebuild() before it.",
 )
+_OLD_GROUP = (
+    re.compile("is not initialized in the world group map|Invalid process group specified"),
+    "ddpnb: if this process group is older than the default one, which world.rebuild() or a restart has created again, "
+    "create it again with new_group().",
+)
 _USED_PROCESS = (
     re.compile(
         "number of interop threads|interactive environment|context has already been set|only (?:be )?(?:called|set) once"
@@ -274,14 +279,15 @@ def _print(value: Any) -> None:
 
 def with_hint(code: Callable[[], Any], *, is_script: bool) -> Callable[[], Any]:
     """The same code, which says what helps where it fails because of what earlier code has left on the rank, or not."""
-    pattern, hint = _USED_PROCESS if is_script else _NO_GROUP
+    hints = (_USED_PROCESS,) if is_script else (_NO_GROUP, _OLD_GROUP)
 
     def main() -> Any:
         try:
             return code()
         except Exception as error:
-            if pattern.search(_text(error)[:_LONGEST_MESSAGE]):
-                error.add_note(hint)
+            for pattern, hint in hints:
+                if pattern.search(_text(error)[:_LONGEST_MESSAGE]):
+                    error.add_note(hint)
             raise
 
     return main

@@ -53,7 +53,7 @@ class RankStartup:
         )  # fmt: skip
         self._before: dict[str, str | None] = {}  # what was set before the last step
         self._timeout = timedelta(minutes=30)
-        self._backend = ""
+        self._backend: str | None = None
         self._numbers: dict[str, int] = {}
         self._the_store: Any = None
         self._on = torch.device("cpu")
@@ -69,13 +69,13 @@ class RankStartup:
     def step(self, name: str, order: Mapping[str, Any]) -> dict[str, Any]:
         """Make one step; its facts, or the error. Never raises.
 
-        ``order``: environment (variables to set; None takes one away), backend, timeout (seconds).
+        ``order``: environment (variables to set; None takes one away), backend (null: torch chooses), timeout (seconds).
         """
         began = time.monotonic()
         try:
             self._set(order["environment"])
             self._timeout = timedelta(seconds=float(order["timeout"]))
-            self._backend = str(order["backend"])
+            self._backend = str(order["backend"]) if order["backend"] else None
             if name in ("store", "process group"):  # a cached value may be outdated
                 self._environment()
             facts = self._steps[name]()

@@ -88,7 +88,7 @@ def _buttons(content: Head) -> str:
         "restart",
         image="restart",
         enabled=free,
-        title="replace the processes of ranks that are dead, hang or failed",
+        title="new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click",
     )
     return "".join((why, *((step, resume) if content.held else (hold,)), release, restart if content.can_begin else ""))
 

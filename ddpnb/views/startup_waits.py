@@ -7,6 +7,7 @@ from typing import Any
 
 from ddpnb.model import phrases
 from ddpnb.model.startup import STEPS, TOGETHER, StartupState
+from ddpnb.views import new_group
 
 
 def needs(state: StartupState, rank: int) -> tuple[int, ...]:
@@ -85,6 +86,7 @@ def notes(state: StartupState) -> list[str]:
     lines = [
         f"{phrases.ranks(ranks)}: {_plural(doing) if len(ranks) > 1 else doing}" for doing, ranks in by_sentence.items()
     ]
+    lines += new_group.sentences({rank: state.at(rank, "process group").facts for rank in range(state.world_size)})
     for step in STEPS:
         for name, values in odd_facts(state, step).items():
             listed = ", ".join(f"{value} on rank {rank}" for rank, value in list(values.items())[:8])
@@ -113,6 +115,9 @@ def odd_facts(state: StartupState, step: str) -> Mapping[str, Mapping[int, Any]]
 #: rank-specific facts
 _OWN = frozenset(
     (
+        new_group.KEPT,
+        new_group.TROUBLES,
+        new_group.LOST,
         "RANK",
         "LOCAL_RANK",
         "ROLE_RANK",

@@ -224,7 +224,8 @@ def test_a_hang_is_named_and_released(notebook):
     assert "DDP301" in notebook.ok("%ddp_why").text
     assert "rank" in notebook.ok("%ddp_diff").text
     assert "still in run" in notebook.run("%%ddp\n1").error
-    assert "Ranks 0 and 2 are released" in notebook.ok("%ddp_release --rebuild").text
+    told = notebook.ok("%ddp_release --rebuild").text
+    assert "Ranks 0 and 2 are released" in told and "created again on ranks 0, 1 and 2 (gloo)" in told
     assert notebook.ok("%%ddp\nsums(2)").text.strip() == "ranks 0, 1 and 2:\n2"
     assert notebook.ok("world.pids()").text == pids
 
@@ -259,7 +260,11 @@ def test_an_interrupt_releases_the_ranks(notebook):
     assert time.monotonic() - began < 30
     assert shown.status == "error" and "Interrupted: Ranks 0, 1 and 2 are released" in shown.error
     assert "After 3 s: " in "\n".join(shown.history) and "begun" in shown.text
-    assert notebook.ok("%%ddp_rank 0,1,2\n7").text.strip() == "ranks 0, 1 and 2:\n7"
+    again = notebook.ok("%%ddp_rank 0,1,2\nsums(7)").text
+    assert "The process group was created again" in again and "ranks 0, 1 and 2:\n7" in again
+    slept = notebook.run("%%ddp\ntime.sleep(60)", interrupt_at="After 3 s")
+    assert slept.status == "error" and "the process group can be used as before" in slept.error
+    assert notebook.ok("%%ddp\nsums(7)").text.strip() == "ranks 0, 1 and 2:\n7"
 
 
 def test_px_means_the_same_ranks_in_their_order(notebook):
@@ -334,7 +339,12 @@ def test_a_rank_that_died_is_replaced(notebook):
     assert shown.status == "ok" and "DDP311" in shown.text
     assert "rank 2 is dead" in notebook.run("%ddp_hold --ranks 2").error
     notebook.ok("%ddp_release")
-    assert notebook.ok("%ddp_restart 2").text.count("nothing is running") >= 1
+    told = notebook.ok("%ddp_restart").text
+    assert "Rank 2 has a new process" in told and "Ranks 0 and 1 keep" in told
+    assert (
+        "ranks 0, 1 and 2:"
+        in notebook.ok("%%ddp\nimport torch, torch.distributed as dist\ndist.all_reduce(torch.ones(1))\n7").text
+    )
     shown = notebook.ok("%px 1 + 1")  # not of the engine that is gone
     assert shown.text.count("2") >= 3 and not shown.error
 

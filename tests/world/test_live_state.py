@@ -106,6 +106,7 @@ def test_an_exception_leaves_the_group(grouped):
 
 def test_after_a_release_it_is_said_what_helps(grouped):
     ok(grouped.run(live.makes, stream=None))
+    ok(grouped.execute("import torch.distributed as dist\npair = dist.new_group([0, 1])", stream=None))
     assert grouped.run(live.skips, stream=None).wait(60).outcome == "hang"
     assert not grouped.release().left
     run = grouped.run(live.trains, stream=None).wait(60)
@@ -114,6 +115,14 @@ def test_after_a_release_it_is_said_what_helps(grouped):
     assert "world.rebuild()" in first.remedy
     grouped.rebuild()
     assert ok(grouped.run(live.trains, stream=None)).results == [1] * 4
+
+
+def test_after_a_release_functions_and_their_models_have_a_group_again(grouped):
+    ok(grouped.run(live.makes, stream=None))
+    assert grouped.run(live.skips, stream=None).wait(60).outcome == "hang"
+    assert not grouped.release().left
+    assert ok(grouped.run(live.trains, stream=None)).results == [1] * 4
+    assert grouped.compare().equal
 
 
 def test_after_a_release_a_function_may_begin_again(grouped):
@@ -141,9 +150,9 @@ def test_a_script_shares_nothing(grouped, tmp_path):
 BEGINS = "dist.init_process_group('gloo')\n"
 
 
-def test_a_rank_that_was_replaced_has_no_group_and_neither_have_the_others(grouped):
+def test_a_rank_that_was_replaced_has_the_group_of_the_others(grouped):
     grouped.restart(2)
-    assert ok(grouped.run(live.has_group, stream=None)).results == [False] * 4
+    assert ok(grouped.run(live.uses, stream=None)).results == [4.0] * 4
     ok(grouped.run(live.begins, stream=None))
 
 

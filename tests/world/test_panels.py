@@ -263,7 +263,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     desk.does("release")
     desk.is_done()
     desk.does("restart", ranks="1")
-    desk.reads("Restarted ranks: 1.")
+    desk.reads("Rank 1 has a new process")
     assert desk.world.pids()[1] != before[1] and all(map(alive, desk.world.pids()))
     desk.is_done()
     desk.does("run", script=PACED, arguments="2")

@@ -212,7 +212,9 @@ def _what(record: RankRecord, was: str = "was") -> str:
 def _how(rank: int, record: RankRecord) -> str:
     ending = record.ending
     assert ending is not None
-    text = phrases.sentence(f"Rank {rank} {_what(record)}" + (phrases.at(last_site(record)) if ending.frames else ""))
+    text = phrases.sentence(
+        f"Rank {rank} {_what(record).removesuffix('.')}" + (phrases.at(last_site(record)) if ending.frames else "")
+    )
     if ending.how == "died" and record.calls:
         text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
     return text
