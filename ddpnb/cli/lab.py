@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "JupyterLab is not installed in this environment.", f"Run: {sys.executable} -m pip install jupyterlab"
         )
-    if not given or given[0] not in (*_ASKS, *_commands()):
+    if not _is_a_question(given):
         _check_folders()
         project = Path(ddpnb.__file__).parents[1]
         folder, opened = place(Path.cwd(), project, given)
@@ -102,12 +102,16 @@ def _has(given: Sequence[str], names: Sequence[str]) -> bool:
     return any(word.partition("=")[0] in names for word in given)
 
 
-def _commands() -> tuple[str, ...]:
-    """The subcommands of jupyter lab, such as ``build``: they take none of our options."""
-    from jupyterlab.labapp import LabApp
+def _is_a_question(given: Sequence[str]) -> bool:
+    """Whether no server is wanted: ``--version``, or a subcommand of jupyter lab, such as ``build``."""
+    if not given or given[0] in _ASKS:
+        return bool(given)
+    if given[0].startswith("-") or os.path.exists(given[0]):
+        return False
+    from jupyterlab.labapp import LabApp  # takes a second
 
     commands: Any = LabApp.subcommands
-    return tuple(commands)
+    return given[0] in commands
 
 
 def _check_folders() -> None:

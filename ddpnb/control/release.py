@@ -106,11 +106,12 @@ class Releasing:
             return "No collective was interrupted: the process group can be used as before." if there else ""
         closed = shared_by_all(states, shared.size) if len(states) == shared.size else None
         shared.closed_group = closed
-        if closed is None:
-            return ""
-        if closed.users:
-            return f"The process group is closed: {self._name}.rebuild() creates a new one. {new_group.again(closed.users)}"
-        return "The process group is closed: the next cell or function creates it again."
+        if closed is not None and not closed.users:
+            return "The process group is closed: the next cell or function creates it again."
+        if not any(state is not None and state.size for state in states.values()):
+            return ""  # of a script: the next one makes its own
+        again = new_group.again(closed.users) if closed is not None else ""
+        return f"The process group is closed: {self._name}.rebuild() creates a new one. {again}".rstrip()
 
 
 class _Release:

@@ -29,20 +29,16 @@ class Restarted:
     def __str__(self) -> str:
         if not self.ranks:
             return "no rank needs a new process: none is dead, stopped or in a run."
-        has, its = (
-            phrases.verb(self.ranks, "has a new process", "have new processes"),
-            phrases.verb(self.ranks, "its", "their"),
-        )
-        told = [f"{phrases.ranks(self.ranks, True)} {has}: {its} variables and models are gone."]
+        own = phrases.verb(self.ranks, "has a new process: its", "have new processes: their")
+        told = [f"{phrases.ranks(self.ranks, True)} {own} variables and models are gone."]
         if self.freed.ranks:
-            told.append(
-                f"{phrases.ranks(self.freed.ranks, True)} waited for {phrases.verb(self.ranks, 'it', 'them')} and {phrases.verb(self.freed.ranks, 'was', 'were')} released."
-            )
-        told += [f"Rank {rank} is not released: {why}" for rank, why in self.freed.left.items()]
+            them = phrases.verb(self.ranks, "it", "them")
+            were = phrases.verb(self.freed.ranks, "was", "were")
+            told.append(f"{phrases.ranks(self.freed.ranks, True)} waited for {them} and {were} released.")
+        told += [f"Rank {rank} is not released: {why}" for rank, why in self.freed.left.items() if rank in self.kept]
         if self.kept:
-            told.append(
-                f"{phrases.ranks(self.kept, True)} {phrases.verb(self.kept, 'keeps its process, variables', 'keep their processes, variables')} and models."
-            )
+            keep = phrases.verb(self.kept, "keeps its process", "keep their processes")
+            told.append(f"{phrases.ranks(self.kept, True)} {keep}, variables and models.")
         return "\n".join([*told, *self.group])
 
     __repr__ = __str__
@@ -90,8 +86,7 @@ class Restart:
 
     def would_replace(self) -> list[int]:
         """The ranks that ``restart()`` replaces: dead and stopped ones; if there are none, those that are in a run."""
-        startup = self._ranks.startup
-        return self._gone() or self._ranks.busy() or (startup.busy() if startup is not None else [])
+        return self._gone() or self._ranks.busy()
 
     def _wait_in_vain(self, gone: Sequence[int]) -> bool:
         """Whether the others are in a run that cannot complete without these ranks."""
