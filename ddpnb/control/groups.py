@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddpnb import arguments
@@ -73,14 +73,18 @@ class Groups:
             order = {"run": number, "fence": self._fence, "backend": shared.backend, "timeout": timeout}
             if like is not None:
                 order |= {"backend": like.backend, "timeout": like.timeout_s or timeout, "renews": True}
-            holds, faults = self._breakpoints.hand_over(everybody), self._faults.hand_over(everybody)
+            armed: dict[int, dict[str, Any]] = {rank: {"holds": [], "faults": []} for rank in everybody}
+            variables: dict[int, Mapping[str, str | None]] = {rank: {} for rank in everybody}
+            if like is None:  # else what is armed is for the run that follows
+                holds, faults = self._breakpoints.hand_over(everybody), self._faults.hand_over(everybody)
+                armed = {rank: {"holds": holds[rank], "faults": faults[rank]} for rank in everybody}
+                variables = {rank: self._faults.variables(rank) for rank in everybody}
 
             def begin(rank: int) -> Any:
-                armed = {"holds": holds[rank], "faults": faults[rank]}
-                return shared.processes.call(rank, protocol.start_up, order | armed)
+                return shared.processes.call(rank, protocol.start_up, order | armed[rank])
 
             def make(rank: int, step: str) -> Any:
-                environment = {**shared.environment(rank, port), **self._faults.variables(rank)}
+                environment = {**shared.environment(rank, port), **variables[rank]}
                 own = {"step": step, "log": logs[rank], "environment": environment}
                 return shared.processes.call(rank, protocol.start_up, order | own)
 
@@ -161,7 +165,7 @@ class Groups:
         startup = self.init(GROUP_S, like=like).run("first barrier", timeout)
         if startup.state.stopped_at not in STEPS[: STEPS.index("first barrier") + 1]:
             return startup
-        why = "; ".join(startup.notes())
+        why = "; ".join(startup.notes()).removesuffix(".")
         alive = self._ranks.alive()
         lost = [rank for rank in range(self._ranks.size) if rank not in alive or self._ranks.processes.stopped(rank)]
         if lost:

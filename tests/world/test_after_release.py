@@ -76,6 +76,16 @@ def test_a_function_finds_it_too_or_makes_its_own(grouped):
     assert run.results == [4.0] * 4 and "ddpnb:" not in run.log(0)
 
 
+def test_what_is_armed_waits_for_the_run_that_follows(grouped):
+    assert cell(grouped, HANG).outcome == "hang"
+    grouped.release()
+    holding = grouped.hold(ranks=[0, 2])
+    run = grouped.execute(SUM, stream=None)
+    assert holding.wait(60).held == (0, 2)
+    grouped.resume()
+    ok(run.wait(60), SUMMED)
+
+
 def test_what_cannot_use_another_group_is_named_and_left_to_rebuild(grouped):
     ok(
         cell(

@@ -134,9 +134,11 @@ def test_after_a_release_a_function_may_begin_again(grouped):
     assert grouped.pids() == pids
 
 
-def test_after_a_call_that_was_left_in_flight_it_is_said_what_helps(grouped):
-    grouped.run(live.leaves_a_call, stream=None).wait(60)
-    run = grouped.run(live.uses, stream=None).wait(60)
+def test_after_a_call_that_was_left_in_flight_it_is_said_what_helps(world, victims):
+    ok(world.run(victims / "alone.py", stream=None))  # the World has no group of its own from then on
+    ok(world.run(live.begins, stream=None))
+    world.run(live.leaves_a_call, stream=None).wait(60)
+    run = world.run(live.uses, stream=None).wait(60)
     assert run.outcome == "crash" and run.diagnosis.findings[0].code == "DDP102"
     assert "or world.rebuild() before it" in run.log(0)
 
