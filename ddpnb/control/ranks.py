@@ -53,7 +53,7 @@ class Ranks:
         self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
         self.startup: Startup | None = None
         self.startup_number = 0  # its number among the runs
-        self.closed_group: ClosedGroup | None = None  # that the next cell or function needs anew
+        self.closed_group: ClosedGroup | None = None  # that the next cell or function must create again
         self.unused_port: ReservedPort | None = None  # for faults: no store listens on it
         self.lock = threading.RLock()
         self.closed = False

@@ -7,7 +7,7 @@ from typing import Any
 
 from ddpnb.model import phrases
 
-#: facts of the step ``process group`` that are told here
+#: facts of the step ``process group`` that this module shows
 KEPT, TROUBLES, LOST = "models kept", "troubles", "lost"
 
 
