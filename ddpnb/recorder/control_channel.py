@@ -15,6 +15,7 @@ from typing import Any
 
 from ddpnb.model.holds import Hold
 from ddpnb.recorder import inside, threads
+from ddpnb.recorder.completion import completions
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
@@ -75,6 +76,7 @@ class ControlChannel:
             "faults": lambda _: {"faults": self._faults.to_json()},
             "evaluate": self._evaluate,
             "open": lambda content: inside.look(*(str(content[key]) for key in ("file", "function", "path"))),
+            "completions": self._completions,
             "values": self._values,
             "tensor": self._tensors.answer,
             "tensors": self._tensors.names,
@@ -191,6 +193,9 @@ class ControlChannel:
     def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
         expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])
         return evaluate(expression, depth, timeout, self.namespace)
+
+    def _completions(self, content: dict[str, Any]) -> dict[str, Any]:
+        return {"names": completions(self.namespace, str(content["owner"]), str(content["prefix"]))}
 
     def _values(self, content: dict[str, Any]) -> dict[str, Any]:
         raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -352,3 +353,22 @@ def test_a_rank_that_died_is_replaced(notebook):
 def test_what_stands_behind_a_magic_is_completed(kernel):
     for line, word in (("%ddp_hold all_re", "all_reduce"), ("%ddp_inject other_sh", "other_shape")):
         assert word in kernel.client.complete(line, reply=True, timeout=30)["content"]["matches"]
+
+
+def test_variables_of_the_ranks_are_completed_where_one_is_stopped(notebook, kernel):
+    notebook.ok("%%ddp\nimport argparse\nonly_on_ranks = argparse.Namespace(learning_rate=1)")
+
+    def completed(cell):
+        return kernel.client.complete(cell, reply=True, timeout=30)["content"]["matches"]
+
+    assert "only_on_ranks" in completed("%%ddp\nprint(only_on")
+    assert "only_on_ranks.learning_rate" in completed("%%ddp\nonly_on_ranks.lear")
+    assert not [one for one in completed("only_on") if "only_on_ranks" in one]  # a cell of the notebook itself
+    pid = int(notebook.ok("print(world._ranks.processes.pid(1))").stream)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert "only_on_ranks" in completed("%%ddp\nprint(only_on")
+        assert time.monotonic() - began < 3
+    finally:
+        os.kill(pid, signal.SIGCONT)
