@@ -91,7 +91,7 @@ $(VENV)/bin/pip:
 # Says what pip does, since it takes minutes when nothing is cached.
 PIP_INSTALL = $(BIN)/python tests/install.py $(BIN)/pip install -c tests/constraints.txt
 
-$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt $(wildcard ddpnb/labextension/*.json ddpnb/labextension/static/*.js)
 	@echo "Installing ddpnb with torch and JupyterLab: a minute or two from pip's cache, else as long as 2 GB take"
 	@$(PIP_INSTALL) -e .
 	@touch $@

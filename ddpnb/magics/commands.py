@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
 
+from ddpnb import panels
 from ddpnb.control.breakpoints import Holding
 from ddpnb.control.faults import Injection
 from ddpnb.control.release import Freed
@@ -29,6 +30,9 @@ from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
 from ddpnb.render.text import printable, relative
 from ddpnb.world import World, launch, open_worlds
+
+if TYPE_CHECKING:
+    from ddpnb.panels.panel import Panel
 
 _LET_GO_S = 2.0  # how long %ddp_resume waits before it shows the ranks
 
@@ -90,6 +94,20 @@ class DdpMagics(Magics):
         self._shell.push({asked.name: world})
         display(world)
         self.px.activate(world)
+
+    @line_magic
+    @magic_arguments()
+    @argument(
+        "where",
+        nargs="?",
+        choices=panels.PLACES,
+        default="right",
+        help="a side panel, beside the notebook, or here (default: right)",
+    )
+    def ddp_show(self, line: str) -> Panel:
+        """Show the dashboard of the ranks in the side panel of JupyterLab, or elsewhere."""
+        where = parse(self.ddp_show, line).where
+        return panels.show(self._world(), where=where)
 
     @line_magic
     @magic_arguments()

@@ -17,6 +17,9 @@ from ddpnb.world import World
 if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel
 
+#: where a panel can be: in the cell, in a side panel, or beside the notebook
+PLACES = ("here", "right", "left", "bottom", "split-right")
+
 
 def show(
     what: World
@@ -28,24 +31,35 @@ def show(
     | os.PathLike[str]
     | list[str | os.PathLike[str]]
     | None = None,
+    *,
+    where: str = "here",
 ) -> Panel:
-    """Show a dashboard in the notebook.
+    """Show a dashboard in the notebook, or beside it.
 
     Args:
         what: a World or a Job: its live ranks, with buttons to control them. A Run or a Recording: its state at that
             time, with buttons to re-enact and to export it. A Bisection: its guide. A path, or several: what
             ``ddpnb.load()`` reads there. None: a form that launches a World, attaches to a job that runs, or reads the
             logs and dumps that are dropped there, and then what shows these.
+        where: "here": below the cell. "right" or "left": in that side panel of JupyterLab; "bottom" or "split-right":
+            beside the notebook. A World or a Job has one such panel, which another call shows again; it is closed when
+            its kernel ends. A page that has no such panels (Notebook 7, VS Code) shows it below the cell, and says so.
 
     Returns:
         A panel, which the notebook displays; ``text`` is its content as plain text.
 
     Raises:
-        UsageError: any other object, or a path at which nothing can be read.
+        UsageError: any other object, a path at which nothing can be read, or no such place.
 
     Example:
-        >>> ddpnb.show(world)
+        >>> ddpnb.show(world, where="right")
     """
+    from ddpnb.panels.docked import docked
+
+    return docked(what, where, lambda: _made(what), live=isinstance(what, (World, Job)))
+
+
+def _made(what: Any) -> Panel:
     from ddpnb.panels.bisection_guide import Guide
     from ddpnb.panels.dashboard import Dashboard
     from ddpnb.panels.given_files import GivenFiles

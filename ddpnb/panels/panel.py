@@ -16,6 +16,7 @@ class Panel:
 
     def __init__(self, parts: Sequence[ipywidgets.Widget]) -> None:
         self.box = ipywidgets.VBox(tuple(parts))
+        self.box.add_class("ddpnb-panel")  # within which keys act: static/keys.js
 
     @property
     def text(self) -> str:

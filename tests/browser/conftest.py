@@ -86,12 +86,15 @@ def server(tmp_path_factory):
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
         "JUPYTER_DATA_DIR": str(folder / "data"),
     }
+    extensions = folder / "data" / "labextensions"
+    extensions.mkdir(parents=True)
+    (extensions / "ddpnb").symlink_to(ROOT / "ddpnb" / "labextension")  # whichever is installed
     settings = folder / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
     settings.mkdir(parents=True)
     (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
     process = subprocess.Popen(
         [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root",
-         "--IdentityProvider.token=", "--ServerApp.port_retries=0"],
+         "--IdentityProvider.token=", "--ServerApp.port_retries=0", f"--LabApp.extra_labextensions_path={extensions}"],
         cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     lab = Lab(f"http://127.0.0.1:{port}", work, settings)

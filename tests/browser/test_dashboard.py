@@ -117,7 +117,10 @@ HANG = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nworld.run('train.py',
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
 def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
-    lab.open(page, lab.write("source.ipynb", HANG), theme)
+    side = theme == "Dark"  # once in the side panel, shown twice
+    again = "ddpnb.show(world, where='right')"
+    cells = [HANG.replace("ddpnb.show(world)", again), again] if side else [HANG]
+    lab.open(page, lab.write("source.ipynb", *cells), theme)
     lab.run_all(page)
     card = page.get_by_role("article", name="DDP301")
     expect(card).to_be_visible(timeout=LONG_MS)
@@ -139,6 +142,9 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     card.get_by_role("button", name="export a reproduction").click()
     expect(card.get_by_text("torchrun --nproc-per-node 2 repro.py")).to_be_visible()
     card.get_by_role("button", name="close").click()
+    if side:
+        expect(page.get_by_text("ddpnb: 2 ranks: in a panel (right).")).to_have_count(2, timeout=LONG_MS)
+        expect(page.locator(".ddpnb-docked")).to_have_count(1)
     unfold(page, "Source")
     source = of(page, "executed lines")
     table = source.get_by_role("table", name="executed lines of train.py")
@@ -182,7 +188,7 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     picture(page, f"tensor-refused-{theme}")
 
     alone.get_by_role("link").click()
-    expect(page.locator("#jp-main-statusbar")).to_contain_text("Ln 41,")
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("Ln 41, Col 19")  # to its end it is selected
     expect(page.locator(".jp-FileEditor .cm-line").filter(has_text="return").first).to_be_in_viewport()
 
 

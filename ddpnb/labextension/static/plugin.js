@@ -1,0 +1,58 @@
+// The plugin: commands, and what the widgets ask for by events of the document. The widgets do without it.
+import { addCommands } from "./commands.js";
+import { ICON, Panels } from "./panels.js";
+import { openCell, openFile } from "./places.js";
+
+const MODULES = {
+  application: "@jupyterlab/application",
+  apputils: "@jupyterlab/apputils",
+  docmanager: "@jupyterlab/docmanager",
+  launcher: "@jupyterlab/launcher",
+  notebook: "@jupyterlab/notebook",
+  components: "@jupyterlab/ui-components",
+  widgets: "@lumino/widgets",
+};
+
+/** The plugins, with the modules of the page that they need. @param {(name: string) => Promise<any>} shared */
+export async function plugins(shared) {
+  const names = Object.keys(MODULES);
+  const found = await Promise.all(names.map((name) => shared(MODULES[name])));
+  const lab = Object.fromEntries(names.map((name, at) => [name, found[at]]));
+  lab.icon = lab.components && new lab.components.LabIcon({ name: "ddpnb:ranks", svgstr: ICON });
+  const tokens = {
+    shell: lab.application?.ILabShell,
+    documents: lab.docmanager?.IDocumentManager,
+    notebooks: lab.notebook?.INotebookTracker,
+    palette: lab.apputils?.ICommandPalette,
+    launcher: lab.launcher?.ILauncher,
+  };
+  const there = Object.keys(tokens).filter((name) => tokens[name]);
+  return [
+    {
+      id: "ddpnb:plugin",
+      description: "Links at their line, dashboards in the side panel, commands and launcher entries",
+      autoStart: true,
+      optional: there.map((name) => tokens[name]),
+      activate: (app, ...services) =>
+        activate(app, lab, Object.fromEntries(there.map((name, at) => [name, services[at]]))),
+    },
+  ];
+}
+
+function activate(app, lab, services) {
+  const panels = services.shell ? new Panels(lab, services.shell, services.notebooks) : undefined;
+  document.addEventListener("ddpnb:open", (event) => {
+    const { path, cell, line, otherwise } = event.detail;
+    const panel = services.notebooks?.find((one) => one.node.contains(event.target)) ?? panels?.notebookOf(event.target);
+    if (cell ? !panel : !(services.shell && services.documents)) return; // Notebook 7 would open another tab
+    event.preventDefault();
+    const opened = cell ? openCell(app.shell, panel, cell, line) : openFile(services.documents, path, line);
+    opened.catch(otherwise);
+  });
+  document.addEventListener("ddpnb:dock", (event) => {
+    if (!panels) return;
+    event.preventDefault();
+    panels.show(event.detail).catch((error) => event.detail.failed(String(error)));
+  });
+  if (services.notebooks) addCommands(app, lab, services);
+}
