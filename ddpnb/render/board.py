@@ -19,6 +19,7 @@ from ddpnb.views.board import Tile
 _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
 _NAME = 40  # characters of a file's name
+_MOST_RANKS = 4096  # of a tile, that a filter knows
 _LISTED = 16  # states in a sentence
 
 
@@ -34,7 +35,28 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
         return '<p class="faint">No ranks.</p>'
     kind = "tiles many" if len(tiles) > _MANY else "tiles"
     shown = "".join(_tile(one, host or {}, chosen, first=n == 0) for n, one in enumerate(tiles))
-    return f'<div class="{kind}" role="group" aria-label="ranks" data-walk="1">{shown}</div>'
+    filters = _filters(tiles) if len(tiles) > _MANY else ""
+    return f'{filters}<div class="{kind}" role="group" aria-label="ranks" data-walk="1">{shown}</div>'
+
+
+def _filters(tiles: Sequence[Tile]) -> str:
+    """Which tiles are shown: the page itself hides the others (widgets/static/filter.js)."""
+    counts: dict[str, int] = {}
+    for one in tiles:
+        counts[look_of(one).words] = counts.get(look_of(one).words, 0) + len(one.ranks)
+    named = sum(len(one.ranks) for one in tiles if one.finding or one.undecided)
+    entries = [("", "all"), *([("named", f"named by a finding ({named})")] if named else [])]
+    entries += [(words, f"{words} ({count})") for words, count in sorted(counts.items())]
+    options = "".join(
+        f"<option{markup.attributes({'value': v, 'data-key': v or 'all'})}>{w}</option>" for v, w in entries
+    )
+    return (
+        '<div class="row" role="search" aria-label="filter of the ranks" data-filters="1">'
+        '<label>show<input type="text" aria-label="ranks or words" data-filter="text" data-does="filter the ranks" '
+        'aria-keyshortcuts="/" placeholder="0-7, 12 or all_reduce" size="22"></label>'
+        f'<label>state<select aria-label="state" data-filter="state">{options}</select></label>'
+        '<span class="faint" role="status" data-filtered="1"></span></div>'
+    )
 
 
 def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: bool) -> str:
@@ -64,12 +86,26 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
     return (
-        f'<div class="tile" data-key="rank{one.ranks[0]}"><button{told}>'
+        f"<div{_box(one)}><button{told}>"
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
         f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
         f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
         + (f'<span class="line faint" title="{markup.text(_passed(one), 300)}">{passed}</span>' if passed else "")
         + f'</button><div class="line place mono faint">{place}{markup.text(missing)}</div>{_meters(one, host)}</div>'
+    )
+
+
+def _box(one: Tile) -> str:
+    ranks = ",".join(map(str, one.ranks[:_MOST_RANKS]))
+    named = "1" if one.finding or one.undecided else None
+    return markup.attributes(
+        {
+            "class": "tile",
+            "data-key": f"rank{one.ranks[0]}",
+            "data-ranks": ranks,
+            "data-state": look_of(one).words,
+            "data-named": named,
+        }
     )
 
 

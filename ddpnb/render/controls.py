@@ -42,12 +42,16 @@ class Head:
     bad: bool = False
 
 
+# Shown by the page itself: widgets/static/keys.js
+KEYS = '<button type="button" data-action="keys" aria-label="keyboard shortcuts" title="keyboard shortcuts" aria-keyshortcuts="?">?</button>'
+
+
 def head(content: Head) -> str:
     """Title, outcome, and the main buttons."""
     image, role, words = _OUTCOMES.get(content.outcome, ("why", "faint", content.outcome))
     detail = f", {content.detail}" if content.detail else ""
     state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
-    buttons = _buttons(content) if content.alive else ""
+    buttons = (_buttons(content) if content.alive else "") + KEYS
     return (
         f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>{state}'
         f'<span class="space"></span>{buttons}</div>{progress(content.busy)}{message(content.said, bad=content.bad)}'
@@ -71,10 +75,12 @@ def message(text: str, *, bad: bool = False) -> str:
 
 def _buttons(content: Head) -> str:
     free = not content.busy
-    why = markup.button("why", "why", image="why", enabled=content.in_run, title="diagnose all ranks now")
-    hold = markup.button("hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective")
-    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective")
-    resume = markup.button("resume", "resume", image="go", title="let held ranks continue")
+    why = markup.button("why", "why", image="why", enabled=content.in_run, title="diagnose all ranks now", key="w")
+    hold = markup.button(
+        "hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective", key="h"
+    )
+    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective", key="s")
+    resume = markup.button("resume", "resume", image="go", title="let held ranks continue", key="r")
     release = markup.button(
         "release",
         "release",
@@ -82,6 +88,7 @@ def _buttons(content: Head) -> str:
         enabled=content.in_run,
         main=content.in_run,
         title="interrupt ranks that hang or wait; processes and variables are kept",
+        key="x",
     )
     restart = markup.button(
         "restart",

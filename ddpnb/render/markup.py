@@ -96,16 +96,19 @@ def button(
     enabled: bool = True,
     main: bool = False,
     title: str = "",
+    key: str = "",
     **values: object,
 ) -> str:
-    """A real button that sends ``action`` with ``values``."""
+    """A real button that sends ``action`` with ``values``; ``key`` presses it, within a panel."""
     given = attributes(
         {
             "type": "button",
             "class": "main" if main else None,
             "data-action": action,
-            "title": title or None,
+            "title": f"{title} ({key})" if title and key else title or None,
             "disabled": not enabled,
+            "aria-keyshortcuts": key or None,
+            "data-does": title if key else None,
             **{f"data-{name}": value for name, value in values.items()},
         }
     )

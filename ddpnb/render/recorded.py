@@ -24,7 +24,9 @@ def head(
         bad: it is an error.
     """
     kind = "Reported hang" if read else "Recording"
-    title = f'<div class="row head"><b>{kind}</b></div>' + (f'<p class="faint">{markup.text(read)}</p>' if read else "")
+    title = f'<div class="row head"><b>{kind}</b><span class="space"></span>{controls.KEYS}</div>' + (
+        f'<p class="faint">{markup.text(read)}</p>' if read else ""
+    )
     free = not busy
     end = markup.button("end the live ranks", "end", image="gone", enabled=free) if live else ""
     again = "re-enact again" if live else "re-enact"

@@ -36,7 +36,7 @@ class Fragment(View):
         on_seen: called when a page begins to show it again; ``unseen`` is then kept up to date.
     """
 
-    _esm = module("keys.js", "patch.js", "sanitize.js", "places.js", "fragment.js")
+    _esm = module("keys.js", "patch.js", "sanitize.js", "places.js", "filter.js", "fragment.js")
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)

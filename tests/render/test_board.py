@@ -252,3 +252,18 @@ def test_the_board_in_a_sentence():
 def test_a_tile_is_complete_with_ranks_and_a_state():
     both = [Tile((0,), RankState.COMPUTING), Tile((1,), RankState.WAITING)]
     assert board.headline(both) == "rank 0 computing; rank 1 waiting"
+
+
+# -- a filter of many
+
+
+def test_of_many_ranks_some_can_be_shown_by_state_and_by_words():
+    many = tuple(replace(WAITING, ranks=(rank,), finding="DDP301" * (rank == 37)) for rank in range(63))
+    seen = shown(*many, Tile((63,), RankState.COMPUTING))
+    assert [one["value"] for one in seen.all("option")] == ["", "named", LOOKS[RankState.COMPUTING].words, "waiting"]
+    assert "named by a finding (1)" in seen.text and "waiting (63)" in seen.text
+    boxes = [one for one in seen.all("div") if one.get("class") == "tile"]
+    assert [one["data-ranks"] for one in boxes] == [str(rank) for rank in range(64)]
+    assert [one["data-ranks"] for one in boxes if "data-named" in one] == ["37"]
+    assert {one["data-state"] for one in boxes} == {"waiting", LOOKS[RankState.COMPUTING].words}
+    assert "data-filters" not in board.board(many[:16])

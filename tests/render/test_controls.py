@@ -43,8 +43,10 @@ def test_every_outcome_of_a_run_has_words():
 
 
 def test_the_buttons_carry_their_actions():
-    assert [action for action, _ in head(held=True).actions] == ACTIONS
-    assert [action for action, _ in head().actions] == ["why", "hold", "release", "restart"]
+    assert [action for action, _ in head(held=True).actions] == [*ACTIONS, "keys"]
+    assert [action for action, _ in head().actions] == ["why", "hold", "release", "restart", "keys"]
+    keys = {one["data-action"]: one.get("aria-keyshortcuts") for one in head(held=True).all("button")}
+    assert keys == {"why": "w", "step": "s", "resume": "r", "release": "x", "restart": None, "keys": "?"}
     assert all(one["type"] == "button" and one["title"] for one in head(held=True).all("button"))
 
 
@@ -59,7 +61,7 @@ def test_the_buttons_carry_their_actions():
     ],
 )
 def test_what_cannot_be_done_is_off(state, can):
-    assert usable(head(**state)) == can
+    assert usable(head(**state)) == [*can, "keys"]
 
 
 def test_what_goes_on_and_what_came_of_it_is_said():

@@ -1,5 +1,6 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
-import { keepKeys } from "./keys.js";
+import { filterTiles } from "./filter.js";
+import { keepKeys, showKeys } from "./keys.js";
 import { patch } from "./patch.js";
 import { followLinks } from "./places.js";
 import { parse } from "./sanitize.js";
@@ -22,6 +23,7 @@ function valuesOf(element, form) {
   delete values.action;
   delete values.change;
   delete values.key;
+  delete values.does;
   delete values.fill;
   delete values.lmSuppressShortcuts;
   return values;
@@ -30,8 +32,11 @@ function valuesOf(element, form) {
 /** Where the HTML goes: below a heading, inside a part that folds, or into the body itself. */
 function frame(model, body) {
   const title = model.get("title");
-  if (!title) return body;
   const inside = document.createElement("div");
+  if (!title) {
+    body.append(inside); // beside it there is room for what the page itself adds
+    return inside;
+  }
   const head = document.createElement(model.get("folds") ? "summary" : "h3");
   head.textContent = title;
   if (!model.get("folds")) {
@@ -68,6 +73,7 @@ function render({ model, el }) {
       if (!link.hasAttribute("tabindex")) link.tabIndex = 0;
     }
     patch(inside, fresh);
+    filterTiles(inside);
     tick();
   };
   const tick = () => {
@@ -80,7 +86,8 @@ function render({ model, el }) {
   };
   const tell = (element, form) => {
     if (!element || element.disabled || element.getAttribute("aria-disabled") === "true") return;
-    model.send({ action: element.dataset.action, values: valuesOf(element, form) });
+    if (element.dataset.action === "keys") showKeys(body);
+    else model.send({ action: element.dataset.action, values: valuesOf(element, form) });
   };
   const clicked = (event) => {
     const element = event.target.closest("[data-action]");
@@ -101,7 +108,7 @@ function render({ model, el }) {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity }[event.key];
     const group = event.target.closest("[data-walk]");
     if (!step || !group || !event.target.matches("[data-stop]")) return;
-    const stops = [...group.querySelectorAll("[data-stop]")];
+    const stops = [...group.querySelectorAll("[data-stop]")].filter((one) => !one.closest("[hidden]"));
     const next = stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(event.target) + step))];
     event.preventDefault();
     for (const one of stops) one.tabIndex = one === next ? 0 : -1;
@@ -123,6 +130,7 @@ function render({ model, el }) {
   body.addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("keydown", entered);
   body.addEventListener("change", changed);
+  body.addEventListener("input", () => filterTiles(inside));
   body.addEventListener("keydown", walked);
   const opened = () => {
     if (model.get("folds")) body.firstChild.open = model.get("unfolded") > 0;

@@ -1,4 +1,4 @@
-// What is typed into a widget is meant for nobody else.
+// What is typed into a widget is meant for nobody else; and the keys that act within a panel.
 
 /**
  * Keep a notebook from taking keys for its own that are pressed here: one of them adds a cell, two delete one.
@@ -8,4 +8,62 @@
 export function keepKeys(body) {
   body.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
   body.addEventListener("keydown", (event) => event.stopPropagation());
+  body.addEventListener("keydown", (event) => pressed(body, event));
+}
+
+const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])";
+/** Keys that no button names. */
+const OTHERS = [
+  ["o", "open the line of the rank that has the focus"],
+  ["arrow keys", "among the ranks, and along the time line"],
+  ["Enter", "show the last calls of a rank, or the line of a call in the time line"],
+  ["Escape", "close what was opened"],
+];
+
+/** The panel that this part belongs to: its keys act in all of its parts. */
+const panelOf = (body) => body.closest(".ddpnb-panel") ?? body;
+
+/** A key that was pressed here, outside of a text field, presses the button that names it. */
+function pressed(body, event) {
+  if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPED)) return;
+  const named = [...panelOf(body).querySelectorAll("[aria-keyshortcuts]")];
+  const element =
+    event.key === "o"
+      ? event.target.closest(".tile")?.querySelector("a[data-file]")
+      : named.find((one) => one.getAttribute("aria-keyshortcuts") === event.key && !one.disabled);
+  if (!element || event.target.closest("dialog")) return;
+  event.preventDefault();
+  if (element.matches(TYPED)) element.focus();
+  else element.click();
+}
+
+/** Show the keys of this panel, as its buttons name them. @param {HTMLElement} body */
+export function showKeys(body) {
+  const rows = new Map();
+  for (const one of panelOf(body).querySelectorAll("[aria-keyshortcuts]"))
+    rows.set(one.getAttribute("aria-keyshortcuts"), one.dataset.does || one.getAttribute("aria-label") || one.textContent.trim());
+  const make = (kind, text = "") => Object.assign(document.createElement(kind), { textContent: text });
+  const dialog = make("dialog");
+  dialog.className = "keys";
+  dialog.setAttribute("aria-label", "keyboard shortcuts");
+  const table = make("table");
+  for (const [key, does] of [...rows, ...OTHERS]) {
+    const row = make("tr");
+    const head = make("th");
+    head.append(make("kbd", key));
+    row.append(head, make("td", does));
+    table.append(row);
+  }
+  const close = make("button", "close");
+  close.type = "button";
+  close.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("close", () => dialog.remove());
+  dialog.append(
+    make("h3", "Keys in this dashboard"),
+    table,
+    make("p", "They act while the focus is in the dashboard, and never in a text field. A key whose button is not there does nothing."),
+    close,
+  );
+  body.append(dialog);
+  dialog.showModal();
 }

@@ -1,0 +1,39 @@
+// The filter of many ranks. It hides tiles in the page alone: what is shown of a rank is sent as ever.
+
+const NUMBERS = /^[\s\d,-]+$/;
+
+/**
+ * Which ranks a text asks for: `3`, `0-7, 12`, or words that their tile says.
+ * @param {string} text
+ * @returns {(tile: {ranks: number[], words: string}) => boolean}
+ */
+export function wanted(text) {
+  const asked = text.trim().toLowerCase();
+  if (!NUMBERS.test(asked)) return ({ words }) => words.toLowerCase().includes(asked);
+  const spans = asked.split(",").flatMap((part) => {
+    const [, first, last] = part.match(/^\s*(\d+)\s*(?:-\s*(\d+)?\s*)?$/) ?? [];
+    return first === undefined ? [] : [[Number(first), last === undefined ? (part.includes("-") ? Infinity : Number(first)) : Number(last)]];
+  });
+  return ({ ranks }) => ranks.some((rank) => spans.some(([first, last]) => first <= rank && rank <= last));
+}
+
+/** Hide the tiles that the filter does not ask for, and say how many are left. @param {HTMLElement} body */
+export function filterTiles(body) {
+  const form = body.querySelector("[data-filters]");
+  if (!form) return;
+  const [text, state] = [form.querySelector("[data-filter=text]").value, form.querySelector("[data-filter=state]").value];
+  const asked = wanted(text);
+  const tiles = [...body.querySelectorAll(".tile")];
+  for (const tile of tiles) {
+    const ranks = tile.dataset.ranks.split(",").map(Number);
+    const one = { ranks, words: `${tile.textContent} ${tile.firstElementChild.getAttribute("aria-label")}` };
+    const named = state !== "named" || tile.dataset.named;
+    tile.hidden = !(asked(one) && (!state || state === tile.dataset.state || (state === "named" && named)));
+  }
+  const left = tiles.filter((tile) => !tile.hidden);
+  const note = left.length === tiles.length ? "" : `${left.length} of ${tiles.length} tiles`;
+  const said = form.querySelector("[data-filtered]");
+  if (said.textContent !== note) said.textContent = note;
+  const stops = left.map((tile) => tile.querySelector("[data-stop]"));
+  if (stops.length && !stops.some((stop) => stop.tabIndex === 0)) stops[0].tabIndex = 0;
+}
