@@ -63,6 +63,7 @@ def test_many_ranks_are_filtered_by_keyboard_and_keep_their_width(chromium):
         field.fill("")
         page.get_by_label("state").select_option("waiting")
         assert len(visible(page)) == 63
+        page.get_by_label("state").focus()
         page.keyboard.press("Tab")  # to the first of those that are shown
         page.keyboard.press("End")
         expect(page.locator("[data-ranks='63'] [data-stop]")).to_be_focused()
