@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpnb import arguments
@@ -86,15 +87,25 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
         UsageError: it is no path.
         CannotWrite: the disk is full, the folder is missing, or the pipe has no reader; an existing file is kept.
     """
+    write_parts(path, (content.encode() if isinstance(content, str) else content,))
+
+
+def write_parts(path: str | os.PathLike[str], parts: Iterable[bytes]) -> None:
+    """The same of a file that is made part by part: what making a part raises leaves the earlier file as it was.
+
+    Raises:
+        UsageError, CannotWrite: as ``write_whole``.
+    """
     _check_path(path)
     try:
-        data = content.encode() if isinstance(content, str) else content
         place = _find(path)
         if place.special:
             with open(_open_special(place), "wb") as file:
-                file.write(data)
+                file.writelines(parts)
         else:
-            _replace(place.path, data)
+            _replace(place.path, parts)
+    except UsageError:  # of what makes the parts
+        raise
     except (OSError, ValueError, TypeError) as error:
         raise CannotWrite(
             f"cannot write to {_named(path)}: {_reason(error)}.", "Make room, or choose another file."
@@ -170,11 +181,11 @@ def _open_special(place: _Place) -> int:
     return descriptor
 
 
-def _replace(path: str, data: bytes) -> None:
+def _replace(path: str, parts: Iterable[bytes]) -> None:
     descriptor, partial = _create_in(os.path.dirname(path))
     try:
         with open(descriptor, "wb") as file:
-            file.write(data)
+            file.writelines(parts)
         os.replace(partial, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -277,6 +277,27 @@ class Recording:
 
         return recording.plot_curves(self, ax, what)
 
+    def to_perfetto(self, path: str | os.PathLike[str]) -> None:
+        """Write a trace for https://ui.perfetto.dev (or chrome://tracing), which shows a million calls at once.
+
+        A process for each rank, tracks for optimizer steps, phases and the calls of each group, the time that a call
+        waited, the calls of one collective connected over ranks, and what was found as marks. The page reads the
+        file in the browser; it is not sent anywhere.
+
+        Args:
+            path: of a file, which is replaced; it is compressed if it ends in ``.gz``.
+
+        Raises:
+            UsageError: no times are recorded, as in most logs; or ``path`` is not a path.
+            CannotWrite: the disk is full, or the folder does not exist. What was there before stays.
+
+        Example:
+            >>> run.recording.to_perfetto("trace.json.gz")
+        """
+        from ddpnb.render import recording
+
+        recording.save_perfetto(self, path)
+
     @property
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded, in sentences."""

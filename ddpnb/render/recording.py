@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ddpnb.diagnosis.diagnose import diagnose
@@ -54,3 +55,10 @@ def plot_curves(recording: Recording, ax: Axes | None = None, what: str = "loss"
 
     known = curves.curves_of(recording)
     return draw(curves.rows(known) if ax is None else (curves.row(known, what),), ax)
+
+
+def save_perfetto(recording: Recording, path: str | os.PathLike[str]) -> None:
+    """A trace: see ``Recording.to_perfetto``."""
+    from ddpnb.render.perfetto import save
+
+    save(recording, path)
