@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +153,23 @@ class Run:
         recording = self.recording
         known = self._monitor.diagnosis if recording is not None else None
         return plot(recording or self._monitor.observer.record(ask=False), known, ax, begin=begin, end=end)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write one HTML file to share: see ``Recording.to_html``; also while the run is in progress.
+
+        Args:
+            path: of a file, which is replaced.
+
+        Raises:
+            UsageError: ``path`` is not a path.
+            CannotWrite: the disk is full, or the folder does not exist.
+
+        Example:
+            >>> run.to_html("run.html")
+        """
+        from ddpnb.render.recording import save_html
+
+        save_html(self.recording or self._monitor.observer.record(), path, self.diagnosis)
 
     @property
     def curves(self) -> Curves:

@@ -298,6 +298,27 @@ class Recording:
 
         recording.save_perfetto(self, path)
 
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write one HTML file to share: findings, ranks, a picture of the time line, the time account, variables, stacks,
+        executed lines and output. It has no scripts and loads nothing; it is light or dark as the reader's browser is.
+
+        It holds local variables of the user's frames, the end of each rank's output and lines of source: read it before
+        you send it to somebody (SECURITY.md).
+
+        Args:
+            path: of a file, which is replaced.
+
+        Raises:
+            UsageError: ``path`` is not a path.
+            CannotWrite: the disk is full, or the folder does not exist. What was there before stays.
+
+        Example:
+            >>> ddpnb.load("hang.ddpnb").to_html("hang.html")
+        """
+        from ddpnb.render import recording
+
+        recording.save_html(self, path)
+
     @property
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded, in sentences."""

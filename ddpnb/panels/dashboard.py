@@ -17,12 +17,13 @@ from ddpnb.panels.panel import Panel
 from ddpnb.panels.part import Context
 from ddpnb.panels.parts import PARTS
 from ddpnb.panels.tasks import Tasks
-from ddpnb.render import board, controls
+from ddpnb.render import board, controls, saved
 from ddpnb.views import board as boards
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card
 from ddpnb.widgets.timeline import Timeline
 
+_PASSING = ("running", "starting")
 _LOOKED_AT = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
 
 
@@ -38,6 +39,7 @@ class Dashboard(Panel):
         self.actions = Actions(world, self._tasks, self._look)
         self._drawing = threading.RLock()
         self._said_of: object = None  # the diagnosis that is shown
+        self._kept_of: object = None  # what the saved state shows
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask)
@@ -137,6 +139,22 @@ class Dashboard(Panel):
             self.head.show(controls.head(head), "\n".join(one for one in (words, head.said) if one))
             for part in self.parts.values():
                 part.refresh(head)
+        now = self.world.last_run, head.outcome
+        if now != self._kept_of and head.outcome not in _PASSING:
+            self._kept_of = now
+            self.kept.changed(urgent=head.outcome not in ("idle", "ok", "held"))
+
+    def state(self) -> tuple[str, str]:
+        run, picture = self.world.last_run, self._context.picture
+        diagnosis = run._monitor.diagnosis if run is not None else None
+        current = picture.recording if picture is not None else None
+        recording = (run.recording if run is not None else None) or current
+        replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
+        findings = diagnosis.findings if diagnosis is not None and not replaced else ()
+        tiles = boards.tiles(current, findings) if current is not None else ()
+        title = self.head.text.partition("\n")[0]
+        html = saved.state(title, saved.now(), diagnosis=diagnosis, tiles=tiles, recording=recording)
+        return html, self.text
 
     def _head(self) -> controls.Head:
         run, closed = self.world.last_run, self.world.closed

@@ -77,6 +77,7 @@ class Launcher(Panel):
     def _read(self, recording: Recording) -> None:
         variable.assign("recording", recording)
         self.recorded = Recorded(recording, diagnose(recording), self.files)
+        self._keep(self.recorded)
         self.box.children = (self.recorded.box,)
 
     def _attach(self, values: Mapping[str, str]) -> None:
@@ -116,7 +117,13 @@ class Launcher(Panel):
         self.world = ranks
         variable.assign(name, ranks)
         self.dashboard = Dashboard(ranks)
+        self._keep(self.dashboard)
         self.box.children = self.dashboard.box.children
+
+    def _keep(self, panel: Panel) -> None:
+        """What is saved of this panel is that of the one that takes its place."""
+        self.kept.state, panel.kept = panel.state, self.kept
+        self.kept.changed()
 
     def _tell(self, n: int, ended: threading.Event) -> None:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""The base class of panels: a column of widgets, and its content as text."""
+"""The base class of panels: a column of widgets, its content as text, and its last state for notebooks without a kernel."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ipywidgets
+
+from ddpnb.panels.kept import Kept
+from ddpnb.render import saved
 
 
 class Panel:
@@ -15,13 +18,25 @@ class Panel:
     """
 
     def __init__(self, parts: Sequence[ipywidgets.Widget]) -> None:
+        self.kept = Kept(self.state)
         self.box = ipywidgets.VBox(tuple(parts))
         self.box.add_class("ddpnb-panel")  # within which keys act: static/keys.js
+        self.box.add_class(f"{saved.PANEL}-{self.kept.number}")
+
+    def state(self) -> tuple[str, str]:
+        """What the panel shows now, as static HTML and as plain text."""
+        text = self.text
+        title, _, rest = text.partition("\n")
+        return saved.state(title, saved.now(), text=rest), text
 
     @property
     def text(self) -> str:
         """The content as plain text."""
         return "\n\n".join(_texts(self.box))
+
+    def _ipython_display_(self) -> None:
+        if not self.kept.show(self._repr_mimebundle_()):
+            raise NotImplementedError  # then IPython asks for the bundle
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle: Any = self.box._repr_mimebundle_(**kwargs)

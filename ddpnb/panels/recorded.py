@@ -20,9 +20,11 @@ from ddpnb.panels.given_files import GivenFiles
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.tasks import Tasks
 from ddpnb.reenacting import Reenactment
+from ddpnb.render import card, saved
 from ddpnb.render import recorded as render
 from ddpnb.render import reenactment as words
 from ddpnb.render.report import sources
+from ddpnb.views import board as boards
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Card, parts
 
@@ -67,6 +69,15 @@ class Recorded(Panel):
                 FindingActions(card, lambda: self.recording)
         self._refresh()
         self._place()
+        self.kept.changed()
+
+    def state(self) -> tuple[str, str]:
+        recording = while_waiting(self.recording)
+        title = sources(recording) or f"Recording of {max(recording.world_size, len(recording.ranks))} ranks"
+        tiles = boards.tiles(recording, self.found.findings)
+        headline = f"{title.rstrip('.')}: {card.outcome_line(self.found)}"
+        html = saved.state(headline, saved.now(), diagnosis=self.found, tiles=tiles, recording=recording)
+        return html, self.text
 
     def _place(self) -> None:
         """The widgets in their order: the re-enactment comes after the diagnosis that it is of."""

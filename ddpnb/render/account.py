@@ -185,6 +185,11 @@ def _of_straggler(straggler: Straggler, host_only: bool) -> str:
 
 def html(account: Account) -> str:
     """A self-contained fragment: no script, nothing loaded from elsewhere; everything from a rank is escaped."""
+    return markup.standalone(body(account), "time account")
+
+
+def body(account: Account) -> str:
+    """The same for a page that has the style sheet."""
     shown, left = _shown(account)
     rows = "".join(_html_row(one) for one in shown)
     if left:
@@ -194,13 +199,13 @@ def html(account: Account) -> str:
         for part in PARTS
     )
     heads = "".join(f"<th>{escape(name)}</th>" for name in _HEADER[1:])
-    body = (
+    bars = (
         f'<table aria-label="time of each rank"><tr><th>rank</th><th class="b">{legend}</th>{heads}</tr>{rows}</table>'
     )
     sentences = "".join(f"<li>{markup.text(one)}</li>" for one in _sentences(account))
     title = f'<div class="summary">{markup.text(headline(account))}</div>'
-    content = f"{title}{body if shown else ''}{f'<ul>{sentences}</ul>' if sentences else ''}"
-    return markup.standalone(f'<div class="account">{content}</div>', "time account")
+    content = f"{title}{bars if shown else ''}{f'<ul>{sentences}</ul>' if sentences else ''}"
+    return f'<div class="account">{content}</div>'
 
 
 def _html_row(rank: RankAccount) -> str:

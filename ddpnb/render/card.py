@@ -35,7 +35,7 @@ _PATH = 1000  # characters of a path
 
 def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
     """The whole diagnosis; ends without a newline."""
-    parts = [Paragraph((f"ddpnb: {_headline(diagnosis)}", f"bold {_role(diagnosis)}"))]
+    parts = [Paragraph((f"ddpnb: {outcome_line(diagnosis)}", f"bold {_role(diagnosis)}"))]
     for finding in diagnosis.findings[:_FINDINGS]:
         parts += [Paragraph(), *paragraphs(finding)]
     if len(diagnosis.findings) > _FINDINGS:
@@ -76,7 +76,7 @@ def html(diagnosis: Diagnosis, *, headline: bool = True, below: Callable[[int, F
     head = ""
     if headline:
         role = _role(diagnosis)
-        head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(_headline(diagnosis))}</b></div>'
+        head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(outcome_line(diagnosis))}</b></div>'
     cards = [finding_html(one, below(number, one)) for number, one in enumerate(diagnosis.findings)]
     return head + "".join(cards) + _notes(diagnosis.notes)
 
@@ -127,7 +127,8 @@ def _role(diagnosis: Diagnosis) -> str:
     return "ok" if diagnosis.outcome == "ok" else "error"
 
 
-def _headline(diagnosis: Diagnosis) -> str:
+def outcome_line(diagnosis: Diagnosis) -> str:
+    """The outcome in a line."""
     if diagnosis.reported and diagnosis.outcome == "ok":
         return "no problem is visible in these files"
     if diagnosis.reported and diagnosis.outcome == "interrupted":

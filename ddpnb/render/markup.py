@@ -38,6 +38,7 @@ _SHAPES = {
 
 _NO_FILE = re.compile(r"^<")  # of a prompt, or of generated code
 _CELL = re.compile(r"cell\d+\.py$|In\[\d+\]$")
+_LINK = re.compile(r"<(/?)a\b([^>]*)>")  # only ours: texts are escaped
 _PATH = 1000  # characters of a working directory that may be left out
 _LONGEST = 200  # characters of a file's name
 
@@ -199,6 +200,16 @@ def short(path: str) -> str:
     """
     parts = path.split("/")
     return path if len(parts) <= 3 else f"…/{'/'.join(parts[-2:])}"
+
+
+def without_links(html: str) -> str:
+    """The same for pages on which the links of a notebook lead nowhere; what a link says on hover stays."""
+    return _LINK.sub(_unlinked, html)
+
+
+def _unlinked(link: re.Match[str]) -> str:
+    title = re.search(r' title="[^"]*"', link[2])
+    return f"<{link[1]}span{title[0] if title else ''}>"
 
 
 def age(seconds: float) -> str:

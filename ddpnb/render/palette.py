@@ -46,14 +46,19 @@ def on_dark_pages(selector: str) -> str:
 
 def css() -> str:
     """The colours as CSS variables of everything below ``.ddpnb``, for light pages and for dark ones."""
-    light, dark = (
-        ";".join(
-            [f"--ddpnb-{role}:{_colour(role, shade)}" for role in (*_SURFACES, *COLOURS)]
-            + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}"]
-        )
-        for shade in (0, 1)
+    return f".ddpnb{{{_variables(0)}}}\n{on_dark_pages('.ddpnb')}{{{_variables(1)}}}\n"
+
+
+def css_by_preference() -> str:
+    """The dark ones too, for a page of its own: as the browser prefers."""
+    return f"@media (prefers-color-scheme: dark){{.ddpnb{{{_variables(1)}}}}}\n"
+
+
+def _variables(shade: int) -> str:
+    return ";".join(
+        [f"--ddpnb-{role}:{_colour(role, shade)}" for role in (*_SURFACES, *COLOURS)]
+        + [f"--ddpnb-faint:{_FAINT[shade]}", f"--ddpnb-busy:{BUSY[shade]}"]
     )
-    return f".ddpnb{{{light}}}\n{on_dark_pages('.ddpnb')}{{{dark}}}\n"
 
 
 STYLES = {"error": "red", "warning": "yellow", "note": "blue", "ok": "green"}  # in a terminal

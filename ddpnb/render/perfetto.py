@@ -241,7 +241,12 @@ def _metadata(name: str, pid: int, tid: int | None, args: dict[str, Any]) -> str
 def _streams(trace: _Trace, rank: int, diagnosis: Diagnosis) -> Iterable[Iterable[_Item]]:
     """What is known of a rank, each stream in the order of time."""
     record = trace.recording.ranks[rank]
-    rest = [*_steps(trace, record), *_phases(trace, record), *_counters(trace, record), *_findings(trace, record, diagnosis)]
+    rest = [
+        *_steps(trace, record),
+        *_phases(trace, record),
+        *_counters(trace, record),
+        *_findings(trace, record, diagnosis),
+    ]
     rest.sort(key=lambda one: one[0])
     return (
         _calls(trace, record),
@@ -253,7 +258,9 @@ def _calls(trace: _Trace, record: RankRecord) -> Iterator[_Item]:
     """A slice for each call; in it, how long it waited until the ranks that it needs had come."""
     rank, number, pid = record.rank, 0, trace.pids[record.rank]
     free: dict[str, _Lanes] = {}
-    about: dict[tuple[int, int, int], str] = {}  # of calls that share what they refer to, which the recording keeps alive
+    about: dict[
+        tuple[int, int, int], str
+    ] = {}  # of calls that share what they refer to, which the recording keeps alive
     for call in _in_time(record):
         begin, end, group, kind = call.entered_ns, trace.end_of(call), call.group.key, trace.kind(call.signature)
         lane = free.setdefault(group, _Lanes()).take(begin, end)
@@ -330,7 +337,10 @@ def _phases(trace: _Trace, record: RankRecord) -> Iterator[tuple[int, str]]:
             yield begin, f'{{"name":{name},"cat":"event","ph":"i","s":"t","pid":{pid},"tid":{tid},"args":{args}'
         else:
             tid = trace.tid(record.rank, _PHASES + min(lanes.take(begin, end), _CALLS - _PHASES - 1))
-            yield begin, f'{{"name":{name},"cat":"event","ph":"X","pid":{pid},"tid":{tid},"dur":{_us(end - begin)},"args":{args}'
+            yield (
+                begin,
+                f'{{"name":{name},"cat":"event","ph":"X","pid":{pid},"tid":{tid},"dur":{_us(end - begin)},"args":{args}',
+            )
 
 
 def _counters(trace: _Trace, record: RankRecord) -> Iterator[tuple[int, str]]:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.views import curves
@@ -24,6 +25,7 @@ def plot(
     begin: float | None = None,
     end: float | None = None,
     last: int = 0,
+    displayed: bool = True,
 ) -> Axes:
     """The time line: see ``Recording.plot``.
 
@@ -33,13 +35,14 @@ def plot(
         ax: where to draw; None: a new figure.
         begin, end: seconds since the first call.
         last: begin with the first of the last so many calls of a rank.
+        displayed: whether pyplot may show a new figure.
     """
     from ddpnb.render.figures.timeline import timeline
 
-    shown = lanes(recording, diagnosis if diagnosis is not None else diagnose(recording))
+    made = lanes(recording, diagnosis if diagnosis is not None else diagnose(recording))
     if last and begin is None:
-        begin = min((calls[0].begin for row in shown.lanes if (calls := shown.spans(row.rank, last))), default=None)
-    return timeline(shown, ax, begin, end)
+        begin = min((calls[0].begin for row in made.lanes if (calls := made.spans(row.rank, last))), default=None)
+    return timeline(made, ax, begin, end, shown=displayed)
 
 
 def plot_gradients(recording: Recording, ax: Axes | None = None) -> Axes:
@@ -62,3 +65,10 @@ def save_perfetto(recording: Recording, path: str | os.PathLike[str]) -> None:
     from ddpnb.render.perfetto import save
 
     save(recording, path)
+
+
+def save_html(recording: Recording, path: str | os.PathLike[str], diagnosis: Diagnosis | None = None) -> None:
+    """A page: see ``Recording.to_html``."""
+    from ddpnb.render.page import page
+
+    write_whole(path, page(recording, diagnosis if diagnosis is not None else diagnose(recording)))

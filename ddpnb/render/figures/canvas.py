@@ -27,7 +27,7 @@ _PLATE = {"boxstyle": "round,pad=0.25", "edgecolor": "none"}
 _DARK = "#454d56"  # of a plate below white letters
 
 
-def canvas(ax: Axes | None, width: float, height: float, rows: int = 1) -> list[Axes]:
+def canvas(ax: Axes | None, width: float, height: float, rows: int = 1, *, shown: bool = True) -> list[Axes]:
     """The Axes that are given, or new ones, one below the other.
 
     The figure of new ones belongs to pyplot where pyplot shows figures: in a notebook, so that the figure appears below its
@@ -38,6 +38,7 @@ def canvas(ax: Axes | None, width: float, height: float, rows: int = 1) -> list[
         ax: of the user; None: new ones.
         width, height: of the new figure, in inches.
         rows: number of new ones.
+        shown: False: the figure becomes a file, pyplot does not get it.
 
     Raises:
         UsageError: ``ax`` is something else.
@@ -48,7 +49,7 @@ def canvas(ax: Axes | None, width: float, height: float, rows: int = 1) -> list[
         return [ax]
     # Not a transparent colour: Jupyter would put a light plate below it on dark pages.
     options: dict[str, Any] = {"figsize": (width, height), "layout": "constrained", "frameon": False}
-    pyplot = _pyplot()
+    pyplot = _pyplot() if shown else None
     figure = pyplot.figure(**options) if pyplot is not None else Figure(**options)
     made = list(figure.subplots(rows, squeeze=False)[:, 0])
     for axes in made:

@@ -29,17 +29,30 @@ _MISMATCH = "not the call of the others"
 _Stretch = tuple[float, float, float]  # begin, end, part of the height
 
 
-def timeline(lanes: Lanes, ax: Axes | None = None, begin: float | None = None, end: float | None = None) -> Axes:
+def timeline(
+    lanes: Lanes,
+    ax: Axes | None = None,
+    begin: float | None = None,
+    end: float | None = None,
+    *,
+    shown: bool = True,
+) -> Axes:
     """The lanes between two moments (seconds since the first call), by default all of them.
 
     A long start-up is cut, and the time at the end in which no rank does anything new: what is between stays visible.
+
+    Args:
+        lanes: to draw.
+        ax: where to draw; None: a new figure.
+        begin, end: the moments.
+        shown: whether pyplot may show a new figure.
 
     Raises:
         UsageError: ``end`` is not after ``begin``.
     """
     rows = lanes.lanes
     height = 0.9 + (0.32 if len(rows) <= _ROOMY else 0.14) * max(1, len(rows))
-    (axes,) = canvas.canvas(ax, 10, height)
+    (axes,) = canvas.canvas(ax, 10, height, shown=shown)
     drawn = {row.rank: lanes.spans(row.rank) for row in rows}
     news = _last_news(lanes, rows, drawn)
     started = max(min((row.begin for row in rows), default=0.0), -_STARTUP * news)
