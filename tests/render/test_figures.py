@@ -26,9 +26,6 @@ from ddpnb.views.lanes import Lanes, lanes
 from tests.diagnosis.recordings import Rank, line, record
 from tests.render.accounts import rank as rank_account
 
-GB = 10**9
-LOOKS = [(0.5 * n, {0: GB, 1: 2 * GB}, {0: GB} if n > 2 else {}) for n in range(20)]
-
 
 def hang():
     made = record(
@@ -76,7 +73,6 @@ def test_nothing_recorded_is_said():
     assert words(hang().plot_gradients()) == ["no gradients recorded"]
     assert words(Comparison().plot()) == ["no replicas to compare"]
     assert words(over_time.scaling(compare([(1, Account(), "ok", 1.0)]))) == ["no optimizer steps were recorded"]
-    assert words(over_time.memory([])) == ["no data"]
 
 
 def test_an_account_is_a_bar_of_parts_for_each_rank():
@@ -105,13 +101,6 @@ def test_scaling_shows_what_was_measured_beside_the_perfect_line():
     assert words(axes) == ["100%", "50%", "25%"]
 
 
-def test_memory_is_a_line_per_rank_and_a_panel_more_where_there_are_gpus():
-    axes = over_time.memory(LOOKS)
-    assert [one.get_ylabel() for one in axes.figure.axes] == ["process memory, MB", "GPU memory, MB"]
-    assert legend(axes) == ["rank 0", "rank 1"]
-    assert list(axes.lines[1].get_ydata()) == [2000.0] * 20
-
-
 def test_ranks_beyond_the_colours_have_other_dashes():
     axes = over_time.gradients({rank: [(0, 1.0), (1, rank)] for rank in range(24)})
     assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 24
@@ -125,7 +114,7 @@ def test_axes_that_are_given_are_drawn_on_and_keep_their_ink():
     mine.xaxis.label.set_color("white")
     assert hang().plot(ax=mine) is mine
     assert TimeAccount.of(Account((rank_account(0),))).plot(ax=mine) is mine
-    assert over_time.memory(LOOKS, mine) is mine and len(figure.axes) == 1
+    assert over_time.gradients({0: [(0, 1.0)]}, mine) is mine and len(figure.axes) == 1
     assert mine.xaxis.label.get_color() == "white"
     assert figure.get_facecolor() == (0.0, 0.0, 0.0, 1.0)
     with pytest.raises(UsageError, match="ax takes the Axes"):
@@ -155,7 +144,7 @@ def test_what_the_user_has_set_is_left_alone():
 
 
 def test_files_are_real_and_other_names_are_refused():
-    assert ET.fromstring(canvas.drawn(over_time.memory(LOOKS), "svg")).tag.endswith("svg")
+    assert ET.fromstring(canvas.drawn(over_time.gradients({0: [(0, 1.0)]}), "svg")).tag.endswith("svg")
     assert canvas.kind_of("a/b.PDF") == "pdf"
     with pytest.raises(UsageError, match=r"\.png, \.svg or \.pdf"):
         canvas.kind_of("curve.gif")
@@ -165,8 +154,8 @@ RUN = """
 import sys, threading
 {first}
 from ddpnb.render.figures import over_time
-axes = [over_time.memory([])]
-thread = threading.Thread(target=lambda: axes.append(over_time.memory([])))
+axes = [over_time.gradients({})]
+thread = threading.Thread(target=lambda: axes.append(over_time.gradients({})))
 thread.start(); thread.join()
 pyplot = sys.modules.get("matplotlib.pyplot")
 print(pyplot is not None, [pyplot.fignum_exists(ax.figure.number) if hasattr(ax.figure, "number") else False for ax in axes])

@@ -1,4 +1,4 @@
-"""Quantities over time, and over the number of ranks: memory, norms of gradients, scaling."""
+"""Norms of gradients over steps, and speed-up over the number of ranks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,7 @@ from ddpnb.timing.scaling import Scaled
 
 _DASHES = ("-", "--", ":", "-.")
 _NAMED = 16
-_MB = 1_000_000  # as the board counts
 _HEIGHT = 2.4
-Memory = Sequence[tuple[float, Mapping[int, int], Mapping[int, int]]]
-
-
-def memory(rows: Memory, ax: Axes | None = None) -> Axes:
-    """Memory of every rank's process, and below it of its GPU where there is one.
-
-    Args:
-        rows: seconds, rank -> bytes of the process, rank -> bytes in use on its GPU.
-        ax: where to draw the memory of the processes alone; None: a new figure.
-
-    Returns:
-        The Axes of the processes; ``ax.figure.axes`` has the other.
-    """
-    host = _by_rank([(at, told) for at, told, _ in rows])
-    device = _by_rank([(at, told) for at, _, told in rows])
-    panels = [("process memory, MB", host), *([("GPU memory, MB", device)] if device and ax is None else [])]
-    made = canvas.canvas(ax, 8, _HEIGHT * len(panels), len(panels))
-    for axes, (title, lines) in zip(made, panels, strict=True):
-        _draw(axes, {rank: [(at, count / _MB) for at, count in line] for rank, line in lines.items()}, "s", title)
-        axes.set_ylim(bottom=0)
-    return made[0]
 
 
 def gradients(norms: Mapping[int, Sequence[tuple[int, float]]], ax: Axes | None = None) -> Axes:
@@ -80,14 +58,6 @@ def scaling(rows: Sequence[Scaled], ax: Axes | None = None) -> Axes:
     axes.set_ylim(bottom=0)
     canvas.legend(axes)
     return axes
-
-
-def _by_rank(rows: Sequence[tuple[float, Mapping[int, int]]]) -> dict[int, list[tuple[float, int]]]:
-    found: dict[int, list[tuple[float, int]]] = {}
-    for at, told in rows:
-        for rank, count in told.items():
-            found.setdefault(rank, []).append((at, count))
-    return dict(sorted(found.items()))
 
 
 def _draw(
