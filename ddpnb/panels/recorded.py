@@ -64,9 +64,9 @@ class Recorded(Panel):
     def _show(self) -> None:
         """Show another recording."""
         self._shown = parts(while_waiting(self.recording), self.found)
-        for card in self._shown:
-            if isinstance(card, Card):
-                FindingActions(card, lambda: self.recording)
+        for shown in self._shown:
+            if isinstance(shown, Card):
+                FindingActions(shown, lambda: self.recording)
         self._refresh()
         self._place()
         self.kept.changed()
