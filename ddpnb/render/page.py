@@ -12,6 +12,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import account as accounts
 from ddpnb.render import card, cells, markup, palette, saved, source_lines, stacks, startup, variables
 from ddpnb.render.report import sources
+from ddpnb.render.screen import as_seen
 from ddpnb.timing.account import account
 from ddpnb.views import board, frame_variables, merged_stacks
 from ddpnb.views.source_lines import source_view
@@ -72,7 +73,7 @@ def _parts(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
         yield from _sources(recording)
     if recording.startup is not None:
         yield _folded("Start-up, step by step", startup.table(recording.startup))
-    written = {rank: cells.Output(cells.as_seen(record.output)) for rank, record in sorted(recording.ranks.items())}
+    written = {rank: cells.Output(as_seen(record.output)) for rank, record in sorted(recording.ranks.items())}
     blocks = cells.fold(written)
     if blocks:
         yield _folded("Output of the ranks", cells.html(blocks))
