@@ -82,7 +82,7 @@ def events(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Meeting:
-    """One collective or message: who came, and when; and its flow, as far as it is written."""
+    """One collective or message: who called it, and when; and its flow, as far as it is written."""
 
     count: int = 0
     last_ns: int = 0
@@ -255,7 +255,7 @@ def _streams(trace: _Trace, rank: int, diagnosis: Diagnosis) -> Iterable[Iterabl
 
 
 def _calls(trace: _Trace, record: RankRecord) -> Iterator[_Item]:
-    """A slice for each call; in it, how long it waited until the ranks that it needs had come."""
+    """A slice for each call; in it, how long it waited until the ranks that it needs had called it."""
     rank, number, pid = record.rank, 0, trace.pids[record.rank]
     free: dict[str, _Lanes] = {}
     about: dict[
@@ -301,7 +301,7 @@ def _waits(trace: _Trace, rank: int, call: Call, direction: Direction, key: Any,
             return (min(meeting.root_ns, end) if meeting.root_ns else end), f"rank {root}"
     missing = len(call.group.ranks) - meeting.count
     if missing > 0:
-        return (end, f"{missing} that have not come") if call.state in _IN_FLIGHT else (0, "")
+        return (end, f"{missing} missing rank{'s' * (missing > 1)}") if call.state in _IN_FLIGHT else (0, "")
     return min(meeting.last_ns, end), f"rank {meeting.last_rank}"
 
 

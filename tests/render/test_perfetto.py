@@ -97,7 +97,7 @@ def test_the_trace_of_a_hang():
     assert stuck["args"]["state"] == "waiting" and "bind_id" not in stuck
     waiting = slices(events, "waiting")[-1]
     assert (waiting["ts"], waiting["dur"]) == (stuck["ts"], stuck["dur"])
-    assert waiting["args"] == {"for": "1 that have not come"}
+    assert waiting["args"] == {"for": "1 missing rank"}
     marks = [one["name"] for one in events if one["ph"] == "i"]
     assert any(name.startswith("DDP") for name in marks) and "ValueError: no" in marks
     assert any(name.startswith('1: a "name"') for name in marks)
