@@ -154,8 +154,8 @@ RUN = """
 import sys, threading
 {first}
 from ddpnb.render.figures import over_time
-axes = [over_time.gradients({})]
-thread = threading.Thread(target=lambda: axes.append(over_time.gradients({})))
+axes = [over_time.gradients(dict())]
+thread = threading.Thread(target=lambda: axes.append(over_time.gradients(dict())))
 thread.start(); thread.join()
 pyplot = sys.modules.get("matplotlib.pyplot")
 print(pyplot is not None, [pyplot.fignum_exists(ax.figure.number) if hasattr(ax.figure, "number") else False for ax in axes])
