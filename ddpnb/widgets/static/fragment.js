@@ -74,7 +74,14 @@ function render({ model, el }) {
     }
     patch(inside, fresh);
     filterTiles(inside);
+    scrollers();
     tick();
+  };
+  // What is wider than the page is scrolled by keyboard too.
+  const scrollers = () => {
+    for (const one of body.querySelectorAll(".scroll"))
+      if (one.scrollWidth > one.clientWidth) one.setAttribute("tabindex", "0");
+      else one.removeAttribute("tabindex");
   };
   const tick = () => {
     const now = performance.now();
@@ -141,11 +148,14 @@ function render({ model, el }) {
   model.on("msg:custom", received);
   document.addEventListener("visibilitychange", visibility);
   const unfollow = followLinks(model, body);
+  const resized = new ResizeObserver(scrollers);
+  resized.observe(body);
   const timer = setInterval(tick, TICK_MS);
   show();
   visibility();
   return () => {
     unfollow();
+    resized.disconnect();
     clearInterval(timer);
     document.removeEventListener("visibilitychange", visibility);
     seen("");

@@ -27,7 +27,7 @@ function patchOne(have, want) {
     if (have.nodeValue !== want.nodeValue) have.nodeValue = want.nodeValue;
     return;
   }
-  const own = (name) => name === "data-lm-suppress-shortcuts" || (name === "open" && have.nodeName === "DETAILS"); // the page's
+  const own = (name) => name === "data-lm-suppress-shortcuts" || (name === "open" && have.nodeName === "DETAILS") || (name === "tabindex" && have.className === "scroll"); // the page's
   for (const { name } of [...have.attributes]) if (!want.hasAttribute(name) && !own(name)) have.removeAttribute(name);
   for (const { name, value } of want.attributes)
     if (have.getAttribute(name) !== value && !own(name)) have.setAttribute(name, value);
