@@ -59,8 +59,8 @@ class Actions:
             "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
         }
 
-    def take(self, action: str, values: Values) -> bool:
-        """Start this action; False if it is not an action on a World."""
+    def take(self, action: str, values: Values, place: str = "") -> bool:
+        """Start this action, whose answer is shown at this place; False if it is not an action on a World."""
         if action not in self._does:
             return False
         what, does = self._does[action]
@@ -74,7 +74,7 @@ class Actions:
                 self._looked()
 
         # Steps of start-up are made beside one another: one that waits is what the next one is for.
-        self.tasks.start(what, work, again=action in ("release", "step these"))
+        self.tasks.start(what, work, place, again=action in ("release", "step these"))
         return True
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+from ddpnb.control.run import Run
 from ddpnb.live import LiveRanks
-from ddpnb.model.calls import CallState
+from ddpnb.model.calls import Call, CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
@@ -16,9 +17,11 @@ from ddpnb.panels.live import Live, Picture
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.part import Context
 from ddpnb.panels.parts import PARTS
+from ddpnb.panels.state import present_state
 from ddpnb.panels.tasks import Tasks
 from ddpnb.render import board, controls, saved
 from ddpnb.views import board as boards
+from ddpnb.views.present import Present
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card
 from ddpnb.widgets.timeline import Timeline
@@ -38,8 +41,10 @@ class Dashboard(Panel):
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
         self._drawing = threading.RLock()
-        self._said_of: object = None  # the diagnosis that is shown
         self._kept_of: object = None  # what the saved state shows
+        self._outcome_of: object = None  # the run whose outcome is shown
+        self._card_of: object = None  # what the card shows
+        self._call: tuple[int, Call | None] | None = None  # that was selected in the time line
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask)
@@ -77,16 +82,16 @@ class Dashboard(Panel):
 
     def _show(self, picture: Picture) -> None:
         """Show a new picture; called on the polling thread."""
-        self._context.picture = picture
-        run, recording = picture.run, picture.recording
-        diagnosis = run._monitor.diagnosis if run is not None else None
+        now = self._context.present = present_state(self.world, self.actions, picture)
+        run, recording, diagnosis = picture.run, now.recording, now.diagnosis
         self.board.live = not self.world.closed
-        replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
-        self.board.show_recording(recording, None if replaced else diagnosis)
+        self.board.show_tiles(now.tiles, recording)
         if picture.fresh:
             name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
             self.timeline.begin(recording, diagnosis, name, began_ns)
-            self.card.show_diagnosis(None)
+            self._call = None
+            if self._outcome_of is not None:  # not the first run that this dashboard shows
+                self._tasks.forget()
         elif picture.lost:
             self.timeline.lose()
         held = {
@@ -103,15 +108,31 @@ class Dashboard(Panel):
             if picture.fresh:
                 part.run_began()
             part.show_picture(picture)
-        if (run, diagnosis is not None) != self._said_of:
-            self._said_of = (run, diagnosis is not None)
+        self._show_card(run, now)
+        self._show_detail()
+        if (run, diagnosis is not None) != self._outcome_of:
+            self._outcome_of = (run, diagnosis is not None)
             self._show_outcome(diagnosis)
-        self._look_closer(recording)
+        self._look_closer(now)
         self._refresh_controls()
+
+    def _show_card(self, run: Run | None, now: Present) -> None:
+        """The findings of the last run, which say so when it is over."""
+        shown = run, now.diagnosis.findings if now.diagnosis is not None else None, now.over
+        if shown != self._card_of:
+            self._card_of = shown
+            over = f"Last run ({run.number}): {controls.words(now.last)}" if run is not None and now.over else ""
+            self.card.show_diagnosis(now.diagnosis, over)
+
+    def _show_detail(self) -> None:
+        """The last calls of the chosen rank, or the call that was selected in the time line."""
+        if self._call is not None:
+            self.detail.show(board.call(*self._call))
+        elif self._context.present is not None:
+            self.detail.show(board.detail(self._context.present.recording, self.board.chosen))
 
     def _show_outcome(self, diagnosis: Diagnosis | None) -> None:
         """The outcome of a run is known, or another run has begun."""
-        self.card.show_diagnosis(diagnosis)
         recording = self.world.last_run.recording if self.world.last_run is not None else None
         if diagnosis is not None and recording is not None:
             self._show_recording(recording, diagnosis)
@@ -123,11 +144,10 @@ class Dashboard(Panel):
         for part in self.parts.values():
             part.show_recording(recording, diagnosis)
 
-    def _look_closer(self, recording: Recording) -> None:
+    def _look_closer(self, now: Present) -> None:
         """Held ranks that stopped at another place: read their variables."""
-        tiles = boards.tiles(recording)
-        stands = tuple((one.ranks, one.doing) for one in tiles if one.state in _LOOKED_AT)
-        if any(one.state is RankState.HELD for one in tiles) and stands != self._stood:
+        stands = tuple((tile.ranks, tile.doing) for tile in now.tiles if tile.state in _LOOKED_AT)
+        if any(tile.state is RankState.HELD for tile in now.tiles) and stands != self._stood:
             self._ask()
         self._stood = stands
 
@@ -135,59 +155,45 @@ class Dashboard(Panel):
         """Update the controls and the result of the last action; called on the polling and the worker threads."""
         with self._drawing:
             head = self._head()
-            words = f"{self._kind} of {head.description}: {head.outcome}{', ' + head.detail if head.detail else ''}"
-            self.head.show(controls.head(head), "\n".join(one for one in (words, head.said) if one))
+            words = f"{self._kind} of {head.description}: {head.state}"
+            self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
             for part in self.parts.values():
                 part.refresh(head)
-        now = self.world.last_run, head.outcome
-        if now != self._kept_of and head.outcome not in _PASSING:
+        now = self.world.last_run, head.activity, head.last
+        if now != self._kept_of and head.activity not in _PASSING:
             self._kept_of = now
-            self.kept.changed(urgent=head.outcome not in ("idle", "ok", "held"))
+            self.kept.changed(urgent=head.activity not in ("idle", "held") or head.last not in ("", "ok"))
 
     def state(self) -> tuple[str, str]:
-        run, picture = self.world.last_run, self._context.picture
-        diagnosis = run._monitor.diagnosis if run is not None else None
-        current = picture.recording if picture is not None else None
-        recording = (run.recording if run is not None else None) or current
-        replaced = any(not in_run for _, in_run in self.world._ranks.members.values())
-        findings = diagnosis.findings if diagnosis is not None and not replaced else ()
-        tiles = boards.tiles(current, findings) if current is not None else ()
+        run, now = self.world.last_run, self._context.present
+        diagnosis = now.diagnosis if now is not None else None
+        recording = (run.recording if run is not None else None) or (now.recording if now is not None else None)
+        tiles = now.tiles if now is not None else ()
         title = self.head.text.partition("\n")[0]
         html = saved.state(title, saved.now(), diagnosis=diagnosis, tiles=tiles, recording=recording)
         return html, self.text
 
     def _head(self) -> controls.Head:
-        run, closed = self.world.last_run, self.world.closed
-        state = None if closed or self.world.startup is None else self.world.startup.state
-        ranks = range(self.world.size)
-        starting = state is not None and any(state.running_of(rank) for rank in ranks)
-        in_run = not closed and run is not None and any(map(run._monitor.is_in, ranks))
-        picture = self._context.picture
-        tiles = boards.tiles(picture.recording) if picture is not None else ()
-        held = in_run and any(one.state is RankState.HELD for one in tiles)
-        outcome = run.outcome if run is not None else "idle"
-        for name, so in (("held", held), ("starting", starting), ("closed", closed)):
-            outcome = name if so else outcome
-        diagnosis = run._monitor.diagnosis if run is not None else None
-        known = diagnosis.timing.get("diagnosis_s") if diagnosis is not None and outcome == "hang" else None
+        now, closed = self._context.present, self.world.closed
+        activity = "closed" if closed else now.activity if now is not None else "idle"
         return controls.Head(
             title=self._kind,
             can_begin=self.actions.can_begin,
             description=self.world._ranks.description,
-            outcome=outcome,
-            detail=f"detected after {known:.1f} s" if known else "",
+            activity=activity,
+            last=now.last if now is not None else "",
+            details=now.details if now is not None and not closed else (),
             alive=not closed,
-            in_run=in_run or starting,
-            held=held,
+            in_run=now is not None and not closed and now.busy,
+            held=activity == "held",
             busy=self._tasks.busy,
-            said=self._tasks.said,
-            bad=self._tasks.bad,
+            answer=self._tasks.answer(""),
         )
 
     # -- what somebody does
 
-    def _act(self, action: str, values: Mapping[str, str]) -> None:
-        if self.actions.take(action, values) or any(part.act(action, values) for part in self.parts.values()):
+    def _act(self, action: str, values: Mapping[str, str], place: str = "") -> None:
+        if self.actions.take(action, values, place) or any(part.act(action, values) for part in self.parts.values()):
             return
         if action == "why":
             self._tasks.start("diagnosing", self._why)
@@ -210,7 +216,8 @@ class Dashboard(Panel):
         if run is None:
             return "Nothing has run yet."
         diagnosis = run.diagnosis
-        self.card.show_diagnosis(diagnosis)
+        if run._monitor.diagnosis is None:
+            self.card.show_diagnosis(diagnosis, "Now")
         recording = self.world.snapshot()
         self._show_recording(recording, diagnosis)
         return "" if diagnosis.findings else "No problems found yet: " + board.headline(boards.tiles(recording)) + "."
@@ -223,12 +230,13 @@ class Dashboard(Panel):
     def _choose(self, rank: int) -> None:
         """Show or hide the details of a rank."""
         self.board.chosen = None if self.board.chosen == rank else rank
-        if self._context.picture is not None:
-            self.detail.show(board.detail(self._context.picture.recording, self.board.chosen))
-            self._look()
+        self._call = None
+        self._show_detail()
+        self._look()
 
     def _select(self, values: Mapping[str, str]) -> None:
         """A call was selected in the time line: show its line."""
         rank, number = values.get("rank", ""), values.get("number", "")
         if rank.isdecimal() and number.isdecimal():
-            self.detail.show(board.call(int(rank), self.timeline.lanes.call(int(rank), int(number))))
+            self._call = int(rank), self.timeline.lanes.call(int(rank), int(number))
+            self._show_detail()

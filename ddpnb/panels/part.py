@@ -13,6 +13,7 @@ from ddpnb.panels.actions import Actions
 from ddpnb.panels.live import Picture
 from ddpnb.panels.tasks import Tasks
 from ddpnb.render.controls import Head
+from ddpnb.views.present import Present
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.view import View
 
@@ -27,16 +28,17 @@ class Context:
         world: the ranks that are shown.
         tasks: runs work in the background.
         actions: the actions on the ranks.
-        act: takes an action of the page, whichever part is responsible for it.
+        act: takes an action of the page with its values, whichever part is responsible for it; its answer is shown at
+            the place that is named last.
         ask: reads stacks and variables of the ranks in the background, for ``Part.show_recording``.
     """
 
     world: LiveRanks
     tasks: Tasks
     actions: Actions
-    act: Callable[[str, Mapping[str, str]], None]
+    act: Callable[[str, Mapping[str, str], str], None]
     ask: Callable[[], None]
-    picture: Picture | None = None  # the last one
+    present: Present | None = None  # the state that is shown
 
     def snapshot(self) -> tuple[Recording, Diagnosis | None]:
         """The last run, if its outcome is known, or the ranks as they are now; asks the ranks."""
@@ -63,9 +65,16 @@ class Part(Generic[Widget]):
 
     def fragment(self, title: str, label: str, *, live: bool = False) -> Fragment:
         """A widget with this heading, closed at first, whose actions are the dashboard's."""
-        return Fragment(
-            title=title, label=label, folds=True, on_action=self.context.act, on_unfolded=self.unfolded, live=live
-        )
+        return Fragment(title=title, label=label, folds=True, on_action=self.take, on_unfolded=self.unfolded, live=live)
+
+    def take(self, action: str, values: Mapping[str, str]) -> None:
+        """An action of the widget: a handler for the page."""
+        self.context.act(action, values, self.place_of(action))
+
+    def place_of(self, action: str) -> str:
+        """Where the answer to an action is shown, for ``tasks.answer``; a part with several forms has several places."""
+        del action
+        return self.name
 
     def unfolded(self) -> None:
         """It was opened."""

@@ -11,7 +11,7 @@ from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
-from ddpnb.render.rank_states import FAILED, LOOKS, Look
+from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
 from ddpnb.render.terminal import table
 from ddpnb.render.text import printable, relative
 from ddpnb.views.board import Tile
@@ -63,7 +63,9 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     words, image, role = look_of(one)
     if one.undecided:
         role = "warning"
-    if one.finding:
+    if one.last:
+        role = "faint" if one.well else "warning"
+    elif one.finding:
         image, role = "stop" if image in ("wait", "done", "compute") else image, "error"
     name = phrases.ranks(one.ranks)
     many = len(one.ranks) > 1
@@ -79,19 +81,18 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         )
         if part
     )
-    doing = markup.text(one.doing, 80)
+    doing = markup.text(_doing(one), 80)
     passed = markup.text(_passed(one), 80)
-    since = f"{' · ' if doing else ''}{markup.age(one.since_s)}" if one.since_s is not None else ""
-    missing = f" · for {phrases.ranks(one.missing)}" if one.missing else ""
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
     return (
         f"<div{_box(one)}><button{told}>"
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
         f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
-        f'<span class="line" title="{markup.text(one.doing, 300)}">{doing}{since}</span>'
+        f'<span class="line" title="{markup.text(_doing(one, full=True), 300)}">{doing}</span>'
+        f'<span class="line" title="{markup.text(_for_whom(one), 300)}">{_waits(one)}</span>'
         + (f'<span class="line faint" title="{markup.text(_passed(one), 300)}">{passed}</span>' if passed else "")
-        + f'</button><div class="line place mono faint">{place}{markup.text(missing)}</div>{_meters(one, host)}</div>'
+        + f'</button><div class="line place mono faint">{place}</div>{_meters(one, host)}</div>'
     )
 
 
@@ -109,6 +110,23 @@ def _box(one: Tile) -> str:
     )
 
 
+def _doing(one: Tile, *, full: bool = False) -> str:
+    """What the rank is doing, or how the last run ended on it."""
+    if one.last:
+        return f"last run: {one.last}"
+    return one.doing if full else one.call or one.doing
+
+
+def _waits(one: Tile) -> str:
+    """For whom the rank waits, and for how long it is there."""
+    age = f"{'· ' * bool(one.missing)}{markup.age(one.since_s)}" if one.since_s is not None else ""
+    return " ".join(part for part in (markup.text(_for_whom(one), 60), age) if part)
+
+
+def _for_whom(one: Tile) -> str:
+    return f"waits for {phrases.ranks(one.missing)}" if one.missing else ""
+
+
 def _passed(one: Tile) -> str:
     """The numbered checkpoint that the rank passed last."""
     if one.checkpoint is None:
@@ -122,6 +140,8 @@ def _named(one: Tile) -> str:
 
 
 def look_of(one: Tile) -> Look:
+    if one.dead:
+        return DEAD
     return FAILED if one.state is RankState.ENDED and not one.well else LOOKS[one.state]
 
 
@@ -138,12 +158,12 @@ def attributes_of(one: Tile, name: str, chosen: int | None, *, first: bool) -> s
             "data-action": "rank",
             "data-rank": one.ranks[0],
             "data-stop": "1",
-            "data-bad": True if one.finding else None,
+            "data-bad": True if one.finding and not one.last else None,
             "data-undecided": True if one.undecided else None,
             "tabindex": "0" if first else "-1",
             "aria-pressed": "true" if chosen in one.ranks else "false",
-            "aria-label": f"{name}: {look_of(one).words} {one.doing[:300]}"
-            + "".join(f", {more}" for more in (_passed(one), _named(one)) if more),
+            "aria-label": f"{name}: {look_of(one).words} {_doing(one, full=True)[:300]}"
+            + "".join(f", {more}" for more in (_for_whom(one), _passed(one), _named(one)) if more),
         }
     )
 
@@ -215,7 +235,16 @@ def text(tiles: Sequence[Tile]) -> str:
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
         name = phrases.ranks(one.ranks).partition(" ")[2]
         passed = _passed(one)[:60]
-        row = [name, look_of(one).words, one.doing[:60], since, str(one.steps or ""), where, passed, _named(one)]
+        row = [
+            name,
+            look_of(one).words,
+            _doing(one, full=True)[:60],
+            since,
+            str(one.steps or ""),
+            where,
+            passed,
+            _named(one),
+        ]
         rows.append([" ".join(cell.split()) for cell in row])
     if not any(one.checkpoint for one in tiles):
         rows = [[*row[:-2], row[-1]] for row in rows]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ddpnb.model.calls import OPERATIONS
-from ddpnb.render import markup
+from ddpnb.render import answers, markup
+from ddpnb.render.answers import Answer
 
 # outcome: (icon, role, words)
 _OUTCOMES = {
@@ -21,25 +22,42 @@ _OUTCOMES = {
     "released": ("release", "note", "released"),
     "held": ("hold", "note", "held"),
     "starting": ("wait", "note", "starting up"),
+    "ended": ("done", "faint", "ended"),
     "closed": ("gone", "faint", "closed"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The content of the head. ``busy``: actions in progress; ``said``: the result of the last one."""
+    """The content of the head. ``busy``: all actions in progress; ``answer``: to those of the head itself."""
 
     title: str
     description: str
-    outcome: str
-    detail: str = ""
+    activity: str  # what goes on now: see ``views.present``
+    last: str = ""  # the outcome of the last run, if it is over
+    details: tuple[str, ...] = ()
     alive: bool = True  # the World is open
     can_begin: bool = True  # the ranks can be restarted
     in_run: bool = False
     held: bool = False
     busy: tuple[str, ...] = ()
-    said: str = ""
-    bad: bool = False
+    answer: Answer = field(default_factory=Answer)
+
+    @property
+    def state(self) -> str:
+        """``idle, last run: hang``."""
+        words = _words(self.activity)[2]
+        last = f"last run: {_words(self.last)[2]}" if self.last else ""
+        return ", ".join(filter(None, (words, last, *self.details)))
+
+
+def _words(outcome: str) -> tuple[str, str, str]:
+    return _OUTCOMES.get(outcome, ("why", "faint", outcome))
+
+
+def words(outcome: str) -> str:
+    """An outcome or activity as the head says it."""
+    return _words(outcome)[2]
 
 
 # Shown by the page itself: widgets/static/keys.js
@@ -47,14 +65,19 @@ KEYS = '<button type="button" data-action="keys" aria-label="keyboard shortcuts"
 
 
 def head(content: Head) -> str:
-    """Title, outcome, and the main buttons."""
-    image, role, words = _OUTCOMES.get(content.outcome, ("why", "faint", content.outcome))
-    detail = f", {content.detail}" if content.detail else ""
-    state = f'<span class="{role}" role="status" style="font-weight:600">{markup.icon(image)} {markup.text(words)}{markup.text(detail)}</span>'
+    """Title and state; below them the main buttons, which never move, with the answer of the last one."""
+    image, role, words = _words(content.activity)
+    last = ""
+    if content.last:
+        image_, role_, words_ = _words(content.last)
+        last = f'<span>last run: <span class="{role_}">{markup.icon(image_)} <b>{markup.text(words_)}</b></span></span>'
+    details = "".join(f"<span>{markup.text(detail)}</span>" for detail in content.details)
     buttons = (_buttons(content) if content.alive else "") + KEYS
     return (
-        f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>{state}'
-        f'<span class="space"></span>{buttons}</div>{progress(content.busy)}{message(content.said, bad=content.bad)}'
+        f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>'
+        f'<span class="state" role="status" title="{markup.text(content.state)}">'
+        f'<b class="{role}">{markup.icon(image)} {markup.text(words)}</b>{last}{details}</span></div>'
+        f'<div class="row tools">{buttons}{answers.html(content.answer)}</div>'
     )
 
 
@@ -79,8 +102,11 @@ def _buttons(content: Head) -> str:
     hold = markup.button(
         "hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective", key="h"
     )
-    step = markup.button("step 1", "step", image="step", title="let held ranks make one collective", key="s")
-    resume = markup.button("resume", "resume", image="go", title="let held ranks continue", key="r")
+    held = content.held
+    step = markup.button(
+        "step 1", "step", image="step", enabled=held, title="let held ranks make one collective", key="s"
+    )
+    resume = markup.button("resume", "resume", image="go", enabled=held, title="let held ranks continue", key="r")
     release = markup.button(
         "release",
         "release",
@@ -97,7 +123,7 @@ def _buttons(content: Head) -> str:
         enabled=free,
         title="new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click",
     )
-    return "".join((why, *((step, resume) if content.held else (hold,)), release, restart if content.can_begin else ""))
+    return "".join((why, hold, step, resume, release, restart if content.can_begin else ""))
 
 
 def launcher(
@@ -156,7 +182,14 @@ def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
 
 
 def runs(
-    pitfalls: Iterable[tuple[str, str]], scripts: Iterable[str], *, chooser: str = "", enabled: bool, going: bool
+    pitfalls: Iterable[tuple[str, str]],
+    scripts: Iterable[str],
+    *,
+    chooser: str = "",
+    enabled: bool,
+    going: bool,
+    script_answer: Answer = Answer(),  # noqa: B008  # frozen
+    pitfall_answer: Answer = Answer(),  # noqa: B008
 ) -> str:
     """What to run: a script with its arguments, or a pitfall, broken or fixed.
 
@@ -166,6 +199,7 @@ def runs(
         chooser: a folder to choose a script from, as HTML.
         enabled: the ranks are idle.
         going: a run is in progress.
+        script_answer, pitfall_answer: to the actions of the two forms.
     """
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
     script = (
@@ -174,26 +208,29 @@ def runs(
         + markup.button("browse", "browse", image="folder", title="choose a script from a folder")
         + markup.field("arguments", "arguments", hint="--steps 20", size=24)
         + markup.button("run", "run", image="go", enabled=enabled)
-        + f"{chooser}</form>"
+        + markup.button("end this run", "release", image="release", enabled=going)
+        + f"{answers.html(script_answer)}{chooser}</form>"
     )
     story = (
-        '<form class="row" data-action="pitfall" style="margin-top:8px">'
+        '<form class="row" data-action="pitfall">'
         + markup.choice("or a pitfall", "name", pitfalls)
         + markup.button("run broken", "pitfall", image="fault", enabled=enabled)
         + markup.button("run fixed", "pitfall", image="heal", enabled=enabled, fixed="1")
         + markup.button("read", "story", image="why")
-        + "</form>"
+        + f"{answers.html(pitfall_answer)}</form>"
     )
-    end = (
-        f'<div style="margin-top:8px">{markup.button("end this run", "release", image="release")}</div>'
-        if going
-        else ""
-    )
-    return script + story + end
+    return script + story
 
 
-def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
-    """The forms for holds, steps and expressions, and the armed holds."""
+def hold(
+    size: int,
+    armed: Sequence[str],
+    *,
+    enabled: bool,
+    answered: Sequence[Answer] = (Answer(), Answer(), Answer()),  # frozen
+) -> str:
+    """The forms for holds, steps and expressions, and the armed holds; ``answered``: the answers of the three."""
+    to_hold, to_step, to_evaluate = answered
     form = (
         '<form class="row" data-action="hold at">'
         + markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)])
@@ -202,21 +239,21 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
         + markup.field("when", "when", hint="step == 5", size=14)
         + markup.rank_boxes(size)
         + markup.button("hold there", "hold at", image="hold", enabled=enabled)
-        + "</form>"
+        + f"{answers.html(to_hold)}</form>"
     )
     step = (
-        '<form class="row" data-action="step" style="margin-top:8px">'
+        '<form class="row" data-action="step">'
         + markup.number("calls", "n", 1, least=1)
         + markup.rank_boxes(size)
         + markup.button("step", "step", image="step", enabled=enabled)
         + markup.button("resume", "resume", image="go", enabled=enabled)
-        + "</form>"
+        + f"{answers.html(to_step)}</form>"
     )
     look = (
-        '<form class="row" data-action="evaluate" style="margin-top:8px">'
+        '<form class="row" data-action="evaluate">'
         + markup.field("expression, in each rank's current frame", "expression", hint="loss.item()", size=34)
         + markup.button("evaluate", "evaluate", image="why", enabled=enabled)
-        + "</form>"
+        + f"{answers.html(to_evaluate)}</form>"
     )
     rows = "".join(
         f"<li>{markup.text(hold, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
@@ -225,9 +262,16 @@ def hold(size: int, armed: Sequence[str], *, enabled: bool) -> str:
     return form + step + look + (f'<ul aria-label="armed holds">{rows}</ul>' if rows else "")
 
 
-def picture(drawn: bytes, words: str, *, save: bool = True, again: bool = False) -> str:
-    """A figure, with buttons to save it and to draw it ``again``; ``drawn``: PNG."""
+def picture(
+    drawn: bytes,
+    words: str,
+    *,
+    save: bool = True,
+    again: bool = False,
+    answer: Answer = Answer(),  # noqa: B008  # frozen
+) -> str:
+    """A figure, with buttons to save it and to draw it ``again``, and their answer; ``drawn``: PNG."""
     shown = f'<img alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
     buttons = markup.button("draw again", "draw", image="restart") if again else ""
     buttons += markup.button("save PNG", "save PNG") + markup.button("save SVG", "save SVG") if save else ""
-    return shown + (f'<div class="row">{buttons}</div>' if buttons else "")
+    return shown + (f'<div class="row">{buttons}{answers.html(answer)}</div>' if buttons else "")

@@ -8,7 +8,8 @@ from html import escape
 from ddpnb.explanations import catalogue
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS, Kind
-from ddpnb.render import markup
+from ddpnb.render import answers, markup
+from ddpnb.render.answers import Answer
 
 _PLACES = {
     "door": "at a collective",
@@ -18,7 +19,14 @@ _PLACES = {
 }
 
 
-def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, enabled: bool = True) -> str:
+def faults(
+    chosen: str,
+    size: int,
+    armed: Sequence[tuple[str, str]] = (),
+    *,
+    enabled: bool = True,
+    answer: Answer = Answer(),  # noqa: B008  # frozen
+) -> str:
     """The form of one kind of fault, and the armed faults.
 
     Args:
@@ -26,6 +34,7 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
         size: number of ranks.
         armed: each armed fault as text, and how often it was triggered.
         enabled: whether one can be armed.
+        answer: to the actions of the form.
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
@@ -33,7 +42,7 @@ def faults(chosen: str, size: int, armed: Sequence[tuple[str, str]] = (), *, ena
     form = (
         f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
-        f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div></form>"
+        f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div>{answers.html(answer)}</form>"
     )
     rows = "".join(
         f'<li>{markup.text(fault, 200)} <span class="faint">{markup.text(struck)}</span> {markup.button("heal", "heal", image="heal", number=number)}</li>'

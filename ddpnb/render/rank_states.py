@@ -27,4 +27,5 @@ LOOKS = {
     RankState.IDLE: Look("idle", "idle", "faint"),
     RankState.UNKNOWN: Look("unknown", "why", "faint"),
 }
+DEAD = Look("dead", "gone", "error")  # it has no process
 FAILED = Look("failed", "gone", "error")  # a rank that ended with an error

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from ddpnb.model.startup import STEPS, StartupState, StepState
-from ddpnb.render import markup, status, terminal
+from ddpnb.render import answers, markup, status, terminal
+from ddpnb.render.answers import Answer
 from ddpnb.render.text import printable
 from ddpnb.views import startup_waits
 
@@ -41,7 +42,13 @@ def _took(step: StepState) -> str:
 
 
 def startup(
-    state: StartupState | None, size: int, notes: Sequence[str] = (), *, busy: bool = False, enabled: bool = True
+    state: StartupState | None,
+    size: int,
+    notes: Sequence[str] = (),
+    *,
+    busy: bool = False,
+    enabled: bool = True,
+    answer: Answer = Answer(),  # noqa: B008  # frozen
 ) -> str:
     """The table and its buttons.
 
@@ -51,10 +58,12 @@ def startup(
         notes: what the ranks are doing, in words.
         busy: a requested step has not finished.
         enabled: whether stepping is possible.
+        answer: to the actions of the buttons.
     """
     if state is None:
         hint = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
-        return f"{hint}{markup.button('begin start-up', 'begin', image='go', enabled=enabled)}"
+        begin = markup.button("begin start-up", "begin", image="go", enabled=enabled)
+        return f'{hint}<div class="row">{begin}</div>{answers.html(answer)}'
     ranks = list(range(min(size, _RANKS)))
     rows = [
         f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
@@ -63,7 +72,7 @@ def startup(
     lines = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
     return (
         f"{markup.table('start-up of the ranks', ('step', *ranks), rows, kind='')}{more}"
-        f"{_controls(state, size, busy=busy, enabled=enabled)}"
+        f"{_controls(state, size, busy=busy, enabled=enabled)}{answers.html(answer)}"
         f'<div aria-live="polite">{lines}</div>{_facts(state, ranks)}'
     )
 

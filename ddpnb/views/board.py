@@ -16,6 +16,7 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, Recording
 
 SINGLE = 64  # up to this many ranks, each has its own tile
+_DEFAULT = "default_pg"
 _SHOWN = 200  # tiles at most; the last stands for all the others
 
 
@@ -24,8 +25,9 @@ class Tile:
     """One rank, or several in the same state.
 
     ``doing`` names the call or event; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
-    finding in which it is on one of the sides, where nothing recorded shows which side is at fault. ``checkpoint``: the
-    numbered checkpoint that it passed last; of several ranks, the first of these (``further``: some passed a later one).
+    finding in which it is on one of the sides, where nothing recorded shows which side is at fault. ``call``: ``doing``
+    without a group that goes without saying. ``last``: how the last run ended on a rank that has left it; ``dead``:
+    it has no process. ``checkpoint``: the numbered checkpoint that it passed last; of several ranks, the first of these (``further``: some passed a later one).
     """
 
     ranks: tuple[int, ...]
@@ -43,6 +45,9 @@ class Tile:
     well: bool = True  # if it has ended: without an error
     checkpoint: Checkpoint | None = None
     further: bool = False
+    call: str = ""
+    last: str = ""
+    dead: bool = False
 
 
 def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
@@ -99,6 +104,7 @@ def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], fi
         "" if finding else undecided,
         ending is None or ending.well,
         checkpoints.last(record),
+        call=_call(standing),
     )
 
 
@@ -120,6 +126,13 @@ def _doing(standing: Standing) -> str:
     if standing.record.reached:
         return f"after {', '.join(f'#{seq}' for seq in standing.record.reached.values())}"
     return "not in these files" if standing.reported and not standing.record.mentioned else ""
+
+
+def _call(standing: Standing) -> str:
+    call = standing.held or standing.call
+    if call is None:
+        return ""
+    return call.title if str(call.group) == _DEFAULT else f"{call.title} of {call.group}"
 
 
 def _since(recording: Recording, standing: Standing) -> float | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, card, source_lines, stacks, startup, variables
+from ddpnb.render import board, card, markup, source_lines, stacks, startup, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.views.frame_variables import SideBySide
@@ -26,20 +26,24 @@ class Card(Fragment):
         super().__init__(label="diagnosis", on_action=on_action)
         self._headline = headline
         self.diagnosis: Diagnosis | None = None
+        self._of = ""
         #: gives what stands at the end of the card of a finding, as HTML
         self.below: Callable[[int, Finding], str] = lambda *_: ""
         self.show_diagnosis(diagnosis)
 
     def redraw(self) -> None:
         """What stands below the findings has changed."""
-        self.show_diagnosis(self.diagnosis)
+        self.show_diagnosis(self.diagnosis, self._of)
 
-    def show_diagnosis(self, diagnosis: Diagnosis | None) -> None:
-        self.diagnosis = diagnosis
+    def show_diagnosis(self, diagnosis: Diagnosis | None, of: str = "") -> None:
+        """Show this diagnosis; ``of``: of what, as a heading, such as ``Last run: hang``."""
+        self.diagnosis, self._of = diagnosis, of
         if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
             self.show("")
-        else:
-            self.show(card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis))
+            return
+        html, text = card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis)
+        heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
+        self.show(heading + html, f"{of}\n{text}" if of else text)
 
 
 class Board(Fragment):
@@ -54,7 +58,10 @@ class Board(Fragment):
             self.show_recording(recording, diagnosis)
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
-        tiles = boards.tiles(recording, diagnosis.findings if diagnosis is not None else ())
+        self.show_tiles(boards.tiles(recording, diagnosis.findings if diagnosis is not None else ()), recording)
+
+    def show_tiles(self, tiles: Sequence[boards.Tile], recording: Recording) -> None:
+        """Show these tiles of the recording."""
         self.show(board.board(tiles, recording.host, self.chosen), board.text(tiles))
 
 

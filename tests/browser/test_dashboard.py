@@ -27,6 +27,16 @@ def unfold(page: Page, title: str) -> None:
     page.locator(".ddpnb details.part > summary", has_text=title).click()
 
 
+def boxes(part) -> list[dict[str, float]]:
+    """Where the buttons of a part are, from its upper left corner."""
+    corner = part.bounding_box()
+    return [
+        {**box, "x": round(box["x"] - corner["x"], 1), "y": round(box["y"] - corner["y"], 1)}
+        for button in part.get_by_role("button").all()
+        if (box := button.bounding_box()) is not None
+    ]
+
+
 def check_access(page: Page) -> None:
     found = Axe().run(page, context={"include": [[".ddpnb"]]}, options=RULES)
     assert not found.response["violations"], found.generate_report()
@@ -83,12 +93,15 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     expect(page.get_by_role("table", name="last calls of rank 0")).to_contain_text("all_reduce")
 
     of(page, "world").get_by_role("button", name="release").click()
-    expect(board.get_by_role("button", name="rank 0")).to_contain_text("failed")  # by the exception of the release
+    expect(board.get_by_role("button", name="rank 0")).to_contain_text("idlelast run: ")  # as the head says, too
+    expect(of(page, "world").get_by_role("status").first).to_contain_text("idle")
+    expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: hang")
+    expect(of(page, "diagnosis").get_by_text("Last run (")).to_be_visible()
     of(page, "world").get_by_role("button", name="restart").click()  # nothing is taken from ranks that only raised
     expect(of(page, "world")).to_contain_text("no rank needs a new process", timeout=LONG_MS)
     runs.get_by_label("arguments").fill("--fixed")
     runs.get_by_role("button", name="run", exact=True).click()
-    expect(of(page, "world").get_by_text("OK", exact=True)).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: OK", timeout=LONG_MS)
     expect(card).not_to_be_visible()
 
     unfold(page, "Inject faults")
@@ -102,7 +115,7 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     expect(page.get_by_role("article").first).to_be_visible(timeout=LONG_MS)
     of(page, "world").get_by_role("button", name="release").click()
     runs.get_by_role("button", name="run fixed").click()
-    expect(of(page, "world").get_by_text("OK", exact=True)).to_be_visible(timeout=LONG_MS)
+    expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: OK", timeout=LONG_MS)
     for title in ("Hold and step", "Stacks", "Replicas", "Training curves", "Output"):
         unfold(page, title)
     expect(of(page, "training curves").get_by_role("img", name="loss, memory and use of each rank")).to_be_visible()
@@ -230,7 +243,7 @@ def test_by_keyboard_alone(lab, page):
     while page.evaluate("document.activeElement.textContent.trim()") != "release":
         page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="rank 0")).to_contain_text("failed")
+    expect(page.get_by_role("button", name="rank 0")).to_contain_text("last run: ")
     assert page.locator(".jp-Cell").count() == 1  # none of the keys was the notebook's
 
 
@@ -245,13 +258,19 @@ def test_while_a_cell_runs(lab, page):
     lab.run_all(page)
     head = of(page, "world")
     expect(head.get_by_text("running")).to_be_visible(timeout=LONG_MS)
+    steady = boxes(head)
+    assert len(steady) == 6
     head.get_by_role("button", name="hold").click()
     # Not both may be: a rank that was in a call already waits there for the other.
     expect(of(page, "rank board").get_by_role("button", name="rank").filter(has_text="held").first).to_be_visible()
     expect(of(page, "variables of all ranks")).to_contain_text("rank")
+    assert boxes(head) == steady
     head.get_by_role("button", name="step 1").click()
+    assert boxes(head) == steady
     head.get_by_role("button", name="release").click()
-    expect(head.get_by_text("released", exact=True)).to_be_visible()
+    expect(head.get_by_role("status").first).to_contain_text("last run: released")
+    expect(head.get_by_role("status").last).to_contain_text("released")  # what it did, beside the button
+    assert boxes(head) == steady
 
 
 AFTER_A_RELEASE = """

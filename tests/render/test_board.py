@@ -205,7 +205,7 @@ def test_the_last_checkpoint_of_a_rank():
     seen = shown(replace(WAITING, checkpoint=PASSED))
     assert "checkpoint 3 (Trainer ready), line 41" in seen.text
     assert seen.labels == {
-        "ranks", "rank 0: waiting all_reduce #57 of default_pg, checkpoint 3 (Trainer ready), line 41"
+        "ranks", "rank 0: waiting all_reduce #57 of default_pg, waits for rank 1, checkpoint 3 (Trainer ready), line 41"
     }  # fmt: skip
     both = replace(WAITING, ranks=(0, 1), checkpoint=PASSED, further=True)
     assert "checkpoint 3 (Trainer ready), line 41 or a later one" in shown(both).text

@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.model.calls import OPERATIONS
-from ddpnb.render import controls
+from ddpnb.render import answers, controls
+from ddpnb.render.answers import Answer
 from ddpnb.render.controls import Head
 from tests.render.reading import HOSTILE, Reading, harmless
 
 IDLE = Head("world", "4 ranks on cpu with gloo", "idle")
-ACTIONS = ["why", "step", "resume", "release", "restart"]  # while ranks are held
+ACTIONS = ["why", "hold", "step", "resume", "release", "restart"]
 
 
 def head(**changes):
-    return Reading(controls.head(Head(**{"title": "world", "description": "4 ranks", "outcome": "idle", **changes})))
+    return Reading(controls.head(Head(**{"title": "world", "description": "4 ranks", "activity": "idle", **changes})))
 
 
 def usable(page):
@@ -30,10 +31,16 @@ def chosen(page):
 
 @pytest.mark.parametrize("outcome", [*controls._OUTCOMES, "unheard of"])
 def test_every_outcome_has_a_symbol_and_words(outcome):
-    page = head(outcome=outcome, alive=False)
+    page = head(activity=outcome, alive=False)
     assert len(page.all("svg")) == 1
     assert controls._OUTCOMES.get(outcome, ("", "", outcome))[2] in page.text
     assert page.all("span")[1]["role"] == "status"
+
+
+def test_the_head_says_what_goes_on_and_how_the_last_run_ended():
+    page = head(activity="idle", last="hang", details=("rank 2 is dead",))
+    assert page.all("span")[1]["title"] == "idle, last run: hang, rank 2 is dead"
+    assert "last run: " in page.text and "rank 2 is dead" in page.text
 
 
 def test_every_outcome_of_a_run_has_words():
@@ -44,9 +51,9 @@ def test_every_outcome_of_a_run_has_words():
 
 def test_the_buttons_carry_their_actions():
     assert [action for action, _ in head(held=True).actions] == [*ACTIONS, "keys"]
-    assert [action for action, _ in head().actions] == ["why", "hold", "release", "restart", "keys"]
+    assert [action for action, _ in head().actions] == [*ACTIONS, "keys"]  # none comes or goes, so that none moves
     keys = {one["data-action"]: one.get("aria-keyshortcuts") for one in head(held=True).all("button")}
-    assert keys == {"why": "w", "step": "s", "resume": "r", "release": "x", "restart": None, "keys": "?"}
+    assert keys == {"why": "w", "hold": "h", "step": "s", "resume": "r", "release": "x", "restart": None, "keys": "?"}
     assert all(one["type"] == "button" and one["title"] for one in head(held=True).all("button"))
 
 
@@ -65,17 +72,20 @@ def test_what_cannot_be_done_is_off(state, can):
 
 
 def test_what_goes_on_and_what_came_of_it_is_said():
-    page = head(busy=("holding", "diagnosing"), said="Armed.", detail="detected after 0.4 s")
+    page = head(answer=Answer(("holding", "diagnosing"), "Armed."), details=("detected after 0.4 s",))
     assert "holding, diagnosing …" in page.text and "Armed." in page.text
     assert "working" in page.labels and "detected after 0.4 s" in page.text
     assert [one["role"] for one in page.all("div") if "said" in one["class"]] == ["status"]
-    assert [one["role"] for one in head(said="No.", bad=True).all("div") if "said" in one["class"]] == ["alert"]
+    assert [one["role"] for one in head(answer=Answer((), "No.", bad=True)).all("div") if "said" in one["class"]] == [
+        "alert"
+    ]
 
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_nothing_that_is_said_is_taken_for_html(hostile):
     short = hostile[:1000]
-    harmless(controls.head(Head(short, short, short, short, busy=(short,), said=hostile, bad=True)))
+    harmless(controls.head(Head(short, short, short, short, (short,), answer=Answer((short,), hostile, bad=True))))
+    harmless(answers.html(Answer((short,), hostile)))
     harmless(controls.launcher(4, ["gloo"], [(short, hostile)], busy=short, said=hostile))
     harmless(controls.hold(4, [hostile], enabled=True))
     harmless(controls.runs([(short, short)], [short], enabled=True, going=True))
@@ -124,6 +134,7 @@ def test_scripts_and_pitfalls_can_be_run():
     assert [(action, values.get("fixed")) for action, values in page.actions] == [
         ("browse", None),
         ("run", None),
+        ("release", None),
         ("pitfall", None),
         ("pitfall", "1"),
         ("story", None),
@@ -132,7 +143,7 @@ def test_scripts_and_pitfalls_can_be_run():
 
 def test_while_a_run_goes_on_it_can_be_ended_and_stories_can_be_read():
     page = Reading(controls.runs([], [], enabled=False, going=True))
-    assert usable(page) == ["browse", "story", "release"]
+    assert usable(page) == ["browse", "release", "story"]
 
 
 # -- hold and step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 
@@ -26,13 +28,33 @@ class Desk:
     def __init__(self, world):
         self.world = world
         self.dashboard = Dashboard(world)
-        self.heads = []  # all that the head has shown
-        self.dashboard.head.observe(lambda change: self.heads.append(Reading(change["new"]).text), "html")
+        self.heads = []  # all that the head and the parts have shown
+        for widget in (self.dashboard.head, *(part.widget for part in self.dashboard.parts.values())):
+            widget.observe(lambda change: self.heads.append(Reading(change["new"]).text), "html")
 
     def does(self, action, **values):
         """Click it, as the page would send it."""
         self.heads.clear()
         self.dashboard._act(action, {name.replace("__", ":"): str(value) for name, value in values.items()})
+
+    def runs(self, script, arguments):
+        """Run this, to its good end."""
+        before = self.world.last_run
+        self.does("run", script=script, arguments=arguments)
+        self.until(lambda: self.world.last_run is not before)
+        self.world.last_run.wait(LONG)
+        self.is_at("last run: OK")
+
+    def clicks(self, name, action, **values):
+        """Click it in a part."""
+        self.heads.clear()
+        self.dashboard.parts[name].take(action, {key: str(value) for key, value in values.items()})
+
+    def says(self, name, words):
+        """Wait until this part shows this: the answer stands there, and not in the head."""
+        part = self.dashboard.parts[name].widget
+        self.until(lambda: words in Reading(part.html).text)
+        assert words not in Reading(self.dashboard.head.html).text
 
     def until(self, so):
         deadline = time.monotonic() + LONG
@@ -48,8 +70,9 @@ class Desk:
         """Wait until this part shows this."""
         self.until(lambda: words in part.text or words in Reading(part.html).text)
 
-    def is_at(self, outcome):
-        self.until(lambda: self.dashboard.head.text.split(": ")[1].split(",")[0] == outcome)
+    def is_at(self, activity):
+        """Wait until the head says what goes on, or how the last run ended."""
+        self.until(lambda: activity in self.dashboard.head.text.split("\n")[0].split(": ", 1)[1].split(", "))
 
     def is_done(self):
         self.until(lambda: not self.dashboard._tasks.busy)
@@ -144,8 +167,8 @@ def test_two_dashboards_show_one_world(desk):
     try:
         desk.does("run", script=PACED, arguments="5")
         for one in (desk, other):
-            one.is_at("ok")
-            one.sees(one.dashboard.board, "finished")
+            one.is_at("last run: OK")
+            one.sees(one.dashboard.board, "last run: finished")
             one.sees(one.dashboard.parts["output"].widget, "done")
         other.does("hold")
         other.reads("Armed: every rank stops")
@@ -175,8 +198,56 @@ def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
     desk.until(lambda: pictures)
     page("")
     desk.world.release()
-    desk.is_at("released")
+    desk.is_at("last run: released")
     page("1")
+
+
+def test_an_idle_rank_that_is_killed_is_shown_dead_at_once(desk):
+    desk.runs(PACED, "2")
+    desk.sees(desk.dashboard.board, "last run: finished")
+    began = time.monotonic()
+    os.kill(desk.world.pids()[1], signal.SIGKILL)
+    desk.is_at("rank 1 is dead")
+    desk.sees(desk.dashboard.board, "dead")
+    assert time.monotonic() - began < 5  # a second, on a machine that does nothing else
+    desk.is_at("last run: OK")
+    assert "killed (SIGKILL)" in desk.dashboard.timeline.text
+    desk.does("restart")
+    desk.reads("Restarted ranks: 1.")
+    desk.sees(desk.dashboard.board, "nothing is running")
+
+
+def test_the_last_calls_of_a_rank_are_those_of_this_run(desk):
+    desk.runs(PACED, "4")
+    desk.does("rank", rank=0)
+    desk.sees(desk.dashboard.detail, "all_reduce #4")
+    desk.is_done()
+    desk.runs(PACED, "1")
+    desk.until(lambda: "#4" not in desk.dashboard.detail.html)
+    desk.sees(desk.dashboard.detail, "all_reduce #1")
+    desk.does("rank", rank=0)
+
+
+def test_an_answer_stands_beside_the_button_that_asked(desk):
+    desk.clicks("hold", "evaluate", expression="6 * 7")
+    desk.says("hold", "42")
+    desk.is_done()
+    desk.clicks("hold", "step", ranks="x")
+    desk.says("hold", "'x' is not a list of ranks")
+    assert "42" in Reading(desk.dashboard.parts["hold"].widget.html).text  # it stays: nothing below it moves
+    desk.is_done()
+    desk.clicks("hold", "evaluate", expression="7 * 7")
+    desk.says("hold", "49")
+    assert "42" not in Reading(desk.dashboard.parts["hold"].widget.html).text
+    desk.is_done()
+    desk.clicks("run", "run", script="no-such-file.py")
+    desk.says("run", "no-such-file.py")
+    desk.is_done()
+    desk.clicks("faults", "inject", kind="delay", ranks="1")
+    desk.says("faults", "Armed: fault delay")
+    desk.is_done()
+    desk.does("release")
+    desk.until(lambda: "nothing to release" in Reading(desk.dashboard.head.html).text)
 
 
 # -- hold and step
@@ -201,7 +272,7 @@ def test_hold_step_evaluate_and_resume(desk):
     desk.sees(shown.board, "waiting")
     desk.is_done()
     desk.does("resume")
-    desk.is_at("ok")
+    desk.is_at("last run: OK")
     desk.until(lambda: not shown.actions.holds)
 
 
@@ -214,7 +285,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
     desk.until(lambda: not shown.actions.holds)
     desk.is_done()
     desk.does("run", script=PACED, arguments="3")
-    desk.is_at("ok")
+    desk.is_at("last run: OK")
 
 
 # -- break and fix
@@ -251,7 +322,7 @@ def test_a_fault_that_is_healed_does_not_strike(desk):
     desk.until(lambda: not shown.actions.injections)
     desk.is_done()
     desk.does("run", script=PACED, arguments="3")
-    desk.is_at("ok")
+    desk.is_at("last run: OK")
 
 
 def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
@@ -259,7 +330,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     desk.does("run", script=PACED, arguments="5 1 2")
     desk.sees(desk.dashboard.card, "DDP311")
     desk.sees(desk.dashboard.board, "killed (SIGKILL)")
-    desk.is_at("crash")
+    desk.is_at("last run: crash")
     desk.does("release")
     desk.is_done()
     desk.does("restart", ranks="1")
@@ -267,7 +338,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     assert desk.world.pids()[1] != before[1] and all(map(alive, desk.world.pids()))
     desk.is_done()
     desk.does("run", script=PACED, arguments="2")
-    desk.is_at("ok")
+    desk.is_at("last run: OK")
 
 
 # -- start-up
@@ -284,7 +355,7 @@ def test_start_up_step_by_step(desk):
         desk.is_done()
     desk.does("step these", ranks="0")
     desk.sees(shown.parts["startup"].widget, "waits in the store for 1 of 2 ranks: 1")
-    desk.is_at("starting")
+    desk.is_at("starting up")
     desk.does("step these", ranks="0")
     desk.reads("rank 0 waits in the store")
     desk.does("release")

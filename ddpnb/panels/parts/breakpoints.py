@@ -6,6 +6,8 @@ from ddpnb.panels.part import Context, Part
 from ddpnb.render import controls
 from ddpnb.widgets.fragment import Fragment
 
+_PLACES = ("step", "evaluate")  # of the answers of the second and the third form
+
 
 class HoldAndStep(Part[Fragment]):
     name = "hold"
@@ -16,4 +18,8 @@ class HoldAndStep(Part[Fragment]):
 
     def refresh(self, head: controls.Head) -> None:
         armed = [str(one) for one in self.context.actions.holds]
-        self.widget.show(controls.hold(self.context.world.size, armed, enabled=head.alive))
+        answered = [self.context.tasks.answer(place) for place in (self.name, *_PLACES)]
+        self.widget.show(controls.hold(self.context.world.size, armed, enabled=head.alive, answered=answered))
+
+    def place_of(self, action: str) -> str:
+        return {"step": _PLACES[0], "resume": _PLACES[0], "evaluate": _PLACES[1]}.get(action, self.name)

@@ -32,5 +32,8 @@ class InjectFaults(Part[Fragment]):
         return True
 
     def _show(self) -> None:
+        answer = self.context.tasks.answer(self.name)
         armed = [(str(one), "") for one in self.context.actions.injections]
-        self.widget.show(faults.faults(self._kind, self.context.world.size, armed, enabled=self._enabled))
+        self.widget.show(
+            faults.faults(self._kind, self.context.world.size, armed, enabled=self._enabled, answer=answer)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpnb.control import comparison
 from ddpnb.panels.part import Context, Part
-from ddpnb.render import controls, replicas
+from ddpnb.render import answers, controls, replicas
 from ddpnb.render.figures import canvas, over_time
 from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.widgets.fragment import Fragment
@@ -16,9 +16,18 @@ class Replicas(Part[Fragment]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.widget = self.fragment("Replicas", "replicas")
+        self._shown = self._text = ""
 
     def unfolded(self) -> None:
-        self.context.tasks.start("comparing the replicas", self._compare)
+        self.context.tasks.start("comparing the replicas", self._compare, self.name)
+
+    def refresh(self, head: controls.Head) -> None:
+        del head
+        self._show()
+
+    def _show(self) -> None:
+        answer = self.context.tasks.answer(self.name)
+        self.widget.show(answers.html(answer) * bool(answer.busy or answer.said) + self._shown, self._text)
 
     def _compare(self) -> None:
         found: comparison.Comparison = self.context.world.compare()
@@ -36,4 +45,5 @@ class Replicas(Part[Fragment]):
         if norms:
             drawn = canvas.drawn(over_time.gradients(norms))
             shown += controls.picture(drawn, "gradient norm of each rank, by step", save=False)
-        self.widget.show(shown, str(found))
+        self._shown, self._text = shown, str(found)
+        self._show()

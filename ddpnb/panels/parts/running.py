@@ -13,6 +13,7 @@ from ddpnb.render import controls, lesson, script_chooser
 from ddpnb.widgets.fragment import Fragment
 
 _SCRIPTS = 200  # that are offered
+_OF_PITFALL = "run a pitfall"  # where the answers of its form are shown
 
 
 class WhatToRun(Part[Fragment]):
@@ -51,15 +52,30 @@ class WhatToRun(Part[Fragment]):
             self.refresh(self._head)
 
     def refresh(self, head: controls.Head) -> None:
+        answers = [self.context.tasks.answer(place) for place in (self.name, _OF_PITFALL)]
         self._head = head
-        shown = head.alive, head.in_run, head.busy, self._chooser
+        shown = head.alive, head.in_run, head.busy, answers, self._chooser
         if shown == self._shown:
             return
         self._shown = shown
         scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
         free = head.alive and not head.in_run and not head.busy
         stories = [(one.name, f"{one.finding} {one.title}") for one in pitfalls.all_of()]
-        self.widget.show(controls.runs(stories, scripts, chooser=self._chooser, enabled=free, going=head.in_run))
+        of_script, of_pitfall = answers
+        self.widget.show(
+            controls.runs(
+                stories,
+                scripts,
+                chooser=self._chooser,
+                enabled=free,
+                going=head.in_run,
+                script_answer=of_script,
+                pitfall_answer=of_pitfall,
+            )
+        )
+
+    def place_of(self, action: str) -> str:
+        return _OF_PITFALL if action in ("pitfall", "story") else self.name
 
 
 class Lesson(Part[Fragment]):
@@ -68,12 +84,12 @@ class Lesson(Part[Fragment]):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.widget = Fragment(label="lesson", on_action=context.act)
+        self.widget = Fragment(label="lesson", on_action=self.take)
 
     def act(self, action: str, values: Mapping[str, str]) -> bool:
         if action != "story":
             return False
-        self.context.tasks.start("reading", lambda: self._read(values.get("name", "")))
+        self.context.tasks.start("reading", lambda: self._read(values.get("name", "")), _OF_PITFALL)
         return True
 
     def _read(self, name: str) -> None:

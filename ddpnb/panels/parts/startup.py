@@ -21,6 +21,7 @@ class StartUp(Part[Fragment]):
         starting = None if world.closed else world.startup
         state = starting.state if starting is not None else None
         notes = starting.notes() if starting is not None else ()
+        answer = self.context.tasks.answer(self.name)
         stepping = "making a step of start-up" in head.busy
-        html = startup.startup(state, world.size, notes, busy=stepping, enabled=head.alive)
+        html = startup.startup(state, world.size, notes, busy=stepping, enabled=head.alive, answer=answer)
         self.widget.show(html, str(starting) if starting else "")
