@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ddpnb.bisection.search import Search
     from ddpnb.bisection.space import Probe
     from ddpnb.bisections import bisect
+    from ddpnb.comparing import RunComparison, compare_runs
     from ddpnb.control.bisecting import Bisection
     from ddpnb.control.breakpoints import Holding
     from ddpnb.control.comparison import Comparison, TensorDifference
@@ -66,6 +67,7 @@ _NAMES = {
     "ddpnb.bisection.search": "Search",
     "ddpnb.bisection.space": "Probe",
     "ddpnb.bisections": "bisect",
+    "ddpnb.comparing": "RunComparison compare_runs",
     "ddpnb.control.bisecting": "Bisection",
     "ddpnb.control.breakpoints": "Holding",
     "ddpnb.control.comparison": "Comparison TensorDifference",
@@ -140,6 +142,7 @@ __all__ = [
     "Released",
     "Restarted",
     "Run",
+    "RunComparison",
     "ScriptNotFound",
     "Search",
     "SearchResult",
@@ -161,6 +164,7 @@ __all__ = [
     "attach",
     "bisect",
     "checkpoint",
+    "compare_runs",
     "component",
     "diagnose",
     "doctor",

@@ -56,6 +56,11 @@ class LiveRanks:
         return self._ranks.last_run
 
     @property
+    def runs(self) -> list[Run]:
+        """The last runs, at most 12, in the order in which they began. ``ddpnb.compare_runs()`` compares two."""
+        return list(self._ranks.runs)
+
+    @property
     def startup(self) -> Startup | None:
         """The last start-up in steps (see ``init()``); None if there was none, or a script has run since."""
         return self._ranks.startup

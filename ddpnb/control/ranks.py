@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from ddpnb.recorder import protocol
 
 ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
 _GROUPS_S = 10.0  # the same, where it looks through all its objects
+_RUNS = 12  # with their Recordings and logs: older ones are freed, unless somebody holds them
 _LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
 
 
@@ -48,6 +50,7 @@ class Ranks:
         self.description = description
         self.number = 0  # of the last run or start-up
         self.last_run: Run | None = None
+        self.runs: deque[Run] = deque(maxlen=_RUNS)
         self.last_monitor: RunMonitor | None = None
         self.in_run: dict[int, RunMonitor] = {}  # the run that each rank's process was last in
         self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
@@ -72,6 +75,7 @@ class Ranks:
         """A run has begun on the ranks of this monitor."""
         self.monitors.add(monitor)
         self.last_monitor, self.last_run = monitor, Run(monitor)
+        self.runs.append(self.last_run)
         self.in_run.update(dict.fromkeys(monitor.ranks, monitor))
         return self.last_run
 

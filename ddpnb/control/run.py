@@ -45,6 +45,16 @@ class Run:
         return self._monitor.number
 
     @property
+    def what(self) -> str:
+        """What runs: ``train.py --steps 20``, ``function train``, ``cell``; empty for a job that was started elsewhere."""
+        return self._monitor.what
+
+    @property
+    def began(self) -> float:
+        """When it began, as ``time.time()``."""
+        return self._monitor.began_at
+
+    @property
     def log_dir(self) -> str:
         """The folder with the complete output of each rank: ``rank0.log`` ..."""
         return self._monitor.log_dir

@@ -65,6 +65,8 @@ class RunMonitor:
         logs_are_removed: bool = False,
     ) -> None:
         self.number = number
+        self.what = ""  # that runs, in words
+        self.began_at = time.time()
         self.log_dir = log_dir
         self.patience = patience
         self.ranks = list(ranks)

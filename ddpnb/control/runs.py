@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -78,17 +79,23 @@ class Runs:
             if script
             else run_requests.of_function(target, args, self._ranks.folders.output)
         )
+        name = getattr(target, "__name__", type(target).__name__)
+        what = shlex.join([os.path.basename(order["script"]), *order["arguments"]]) if script else f"function {name}"
         with self._ranks.lock:
             self._ranks.check_open()
             ranks = range(self._ranks.size)
             self._ranks.check_free(ranks)
             if fresh:
                 self._ranks.end_fresh()
-                return self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
+                run = self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
+                run._monitor.what = what
+                return run
             if script:
                 self._ranks.startup = None  # it begins without a group, and makes its own
             self._restart.prepare(ranks, "script" if script else "function")
-            return self._start(order, payload, ranks, terms, **output)
+            run = self._start(order, payload, ranks, terms, **output)
+            run._monitor.what = what
+            return run
 
     def execute(
         self,
@@ -107,7 +114,9 @@ class Runs:
             order = run_requests.of_cell(code, self._ranks.folders.output, name)
             order["environment"] = {"TTY_COMPATIBLE": "1"} if draws and "TTY_COMPATIBLE" not in os.environ else {}
             self._restart.prepare(chosen, "cell")
-            return self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
+            run = self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
+            run._monitor.what = "cell"
+            return run
 
     def _start(
         self,

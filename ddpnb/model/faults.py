@@ -42,6 +42,7 @@ class Kind:
     also: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     ops: tuple[str, ...] = ()  # the operations that it applies to; empty: all
+    needs: str = ""  # what a script must have, where many do not
 
 
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
@@ -78,27 +79,27 @@ _KINDS = (
     Kind("block", "door", "the rank waits for a lock that is never released", "DDP313"),
     # -- in the data
     Kind("shorter shard", "data", "the data loader yields fewer batches, from then on", "DDP504", ("DDP308",),
-         parameters=(Parameter("batches", 2, "how many fewer"),)),
-    Kind("same shard", "data", "the DistributedSampler uses rank 0's shard, from then on", "DDP501", ("DDP503",)),
-    Kind("epoch not set", "data", "set_epoch does nothing, from then on", "DDP502", ("DDP503",)),
-    Kind("other shuffle", "data", "the DistributedSampler shuffles with a different seed, from then on", "DDP503"),
+         parameters=(Parameter("batches", 2, "how many fewer"),), needs="a DataLoader"),
+    Kind("same shard", "data", "the DistributedSampler uses rank 0's shard, from then on", "DDP501", ("DDP503",), needs="a DistributedSampler"),
+    Kind("epoch not set", "data", "set_epoch does nothing, from then on", "DDP502", ("DDP503",), needs="a DistributedSampler and a call of set_epoch"),
+    Kind("other shuffle", "data", "the DistributedSampler shuffles with a different seed, from then on", "DDP503", needs="a DistributedSampler"),
     Kind("reseeded", "data", "torch.manual_seed gets a different seed", "DDP503"),
-    Kind("stalled worker", "data", "a DataLoader worker is stopped (SIGSTOP) while it has a batch to deliver", "DDP507"),
-    Kind("killed worker", "data", "a DataLoader worker is killed while it has a batch to deliver", "DDP505"),
-    Kind("bad sample", "data", "a batch of the data loader contains a NaN", "DDP508"),
+    Kind("stalled worker", "data", "a DataLoader worker is stopped (SIGSTOP) while it has a batch to deliver", "DDP507", needs="a DataLoader with workers"),
+    Kind("killed worker", "data", "a DataLoader worker is killed while it has a batch to deliver", "DDP505", needs="a DataLoader with workers"),
+    Kind("bad sample", "data", "a batch of the data loader contains a NaN", "DDP508", needs="a DataLoader"),
     # -- in the model
     Kind("perturb parameter", "model", "one element of the first parameter is changed before a forward", "DDP405",
          parameters=(Parameter("amount", 0.5, "what is added"),)),
     Kind("perturb buffer", "model", "one element of the first buffer is changed before a forward", "DDP406",
-         parameters=(Parameter("amount", 0.5, "what is added"),)),
+         parameters=(Parameter("amount", 0.5, "what is added"),), needs="a model with buffers"),
     Kind("unused parameter", "model", "a forward does not use the last parameter", "DDP401", ("DDP402",)),
     Kind("frozen parameter", "model", "the last parameter is frozen after wrapping", "DDP415", ("DDP401",)),
-    Kind("thawed parameter", "model", "the last frozen parameter is unfrozen after wrapping", "DDP415"),
+    Kind("thawed parameter", "model", "the last frozen parameter is unfrozen after wrapping", "DDP415", needs="a model with frozen parameters"),
     Kind("extra parameter", "model", "the wrapped model has one extra parameter", "DDP403"),
     Kind("other order", "model", "the wrapped model has two parameters in swapped order", "DDP404"),
     Kind("other precision", "model", "the wrapped model has parameters of a different dtype", "DDP404",
          parameters=(Parameter("dtype", "bfloat16", "the dtype"),)),
-    Kind("converted batchnorm", "model", "the wrapped model has SyncBatchNorm instead of BatchNorm", "DDP412"),
+    Kind("converted batchnorm", "model", "the wrapped model has SyncBatchNorm instead of BatchNorm", "DDP412", needs="a model with BatchNorm"),
     Kind("other hook", "model", "the wrapper has a communication hook: gradients are sent as float16", "DDP416"),
     Kind("bypassed forward", "model", "the module is called without its DDP wrapper", "DDP407"),
     Kind("skipped synchronisation", "model", "a forward and its backward run under no_sync", "DDP408"),

@@ -47,7 +47,7 @@ class Dashboard(Panel):
         self._call: tuple[int, Call | None] | None = None  # that was selected in the time line
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
-        self._context = Context(world, self._tasks, self.actions, self._act, self._ask)
+        self._context = Context(world, self._tasks, self.actions, self._act, self._ask, self._show_run)
         self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
         self.card = Card(headline=False)
         FindingActions(self.card, self._recording, self._act)
@@ -82,9 +82,15 @@ class Dashboard(Panel):
 
     def _show(self, picture: Picture) -> None:
         """Show a new picture; called on the polling thread."""
+        self._context.picture = picture
         now = self._context.present = present_state(self.world, self.actions, picture)
         run, recording, diagnosis = picture.run, now.recording, now.diagnosis
         self.board.live = not self.world.closed
+        if picture.fresh:
+            self._context.shown = None
+        if self._context.shown is not None:  # an earlier run: nothing of it changes
+            self._refresh_controls()
+            return
         self.board.show_tiles(now.tiles, recording)
         if picture.fresh:
             name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
@@ -116,6 +122,23 @@ class Dashboard(Panel):
         self._look_closer(now)
         self._refresh_controls()
 
+    def _show_run(self, run: Run | None) -> None:
+        """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now."""
+        recording = run.recording if run is not None else None
+        self._context.shown = run if recording is not None else None
+        self._call = self._card_of = None
+        if run is None or recording is None:
+            self._outcome_of = None
+            self._live.restart()
+            return
+        diagnosis = run.diagnosis
+        self.card.show_diagnosis(diagnosis, f"Run {run.number} ({run.what}), as it was: {controls.words(run.outcome)}")
+        self.board.show_recording(recording, diagnosis)
+        self.timeline.show(recording, diagnosis)
+        self.detail.show(board.detail(recording, self.board.chosen))
+        self._show_recording(recording, diagnosis)
+        self._refresh_controls()
+
     def _show_card(self, run: Run | None, now: Present) -> None:
         """The findings of the last run, which say so when it is over."""
         shown = run, now.diagnosis.findings if now.diagnosis is not None else None, now.over
@@ -128,6 +151,8 @@ class Dashboard(Panel):
         """The last calls of the chosen rank, or the call that was selected in the time line."""
         if self._call is not None:
             self.detail.show(board.call(*self._call))
+        elif self._context.shown is not None and self._context.shown.recording is not None:
+            self.detail.show(board.detail(self._context.shown.recording, self.board.chosen))
         elif self._context.present is not None:
             self.detail.show(board.detail(self._context.present.recording, self.board.chosen))
 
@@ -175,6 +200,8 @@ class Dashboard(Panel):
 
     def _head(self) -> controls.Head:
         now, closed = self._context.present, self.world.closed
+        shown = self._context.shown
+        of_past = (f"below: run {shown.number}, as it was",) if shown is not None else ()
         activity = "closed" if closed else now.activity if now is not None else "idle"
         return controls.Head(
             title=self._kind,
@@ -182,7 +209,7 @@ class Dashboard(Panel):
             description=self.world._ranks.description,
             activity=activity,
             last=now.last if now is not None else "",
-            details=now.details if now is not None and not closed else (),
+            details=(*(now.details if now is not None and not closed else ()), *of_past),
             alive=not closed,
             in_run=now is not None and not closed and now.busy,
             held=activity == "held",

@@ -161,6 +161,7 @@ class Live:
         self._unseen = unseen
         self._stopping = threading.Event()
         self._look_now = threading.Event()
+        self._again = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="ddpnb panel", daemon=True)
 
     def start(self) -> None:
@@ -172,6 +173,11 @@ class Live:
         self._look_now.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2)
+
+    def restart(self) -> None:
+        """Begin again: the next picture is fresh, with all calls that are still recorded."""
+        self._again.set()
+        self._look_now.set()
 
     def hurry(self) -> None:
         """The user did something to the ranks: poll immediately."""
@@ -185,6 +191,9 @@ class Live:
             now, hurried = time.monotonic(), self._look_now.is_set()
             self._look_now.clear()
             unseen = not hurried and self._unseen()
+            if self._again.is_set():
+                self._again.clear()
+                look = None
             try:
                 if look is None or not look.is_of(self._ranks):
                     look = _Look(self._ranks, fresh=look is None or self._ranks.last_run is not look.run)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from ddpnb.control.run import Run
 from ddpnb.live import LiveRanks
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -30,6 +31,7 @@ class Context:
         actions: the actions on the ranks.
         act: takes an action of the page with its values, whichever part is responsible for it; its answer is shown at
             the place that is named last.
+        show_run: shows an earlier run as it was; None: the ranks as they are now.
         ask: reads stacks and variables of the ranks in the background, for ``Part.show_recording``.
     """
 
@@ -38,11 +40,14 @@ class Context:
     actions: Actions
     act: Callable[[str, Mapping[str, str], str], None]
     ask: Callable[[], None]
-    present: Present | None = None  # the state that is shown
+    show_run: Callable[[Run | None], None]
+    picture: Picture | None = None  # the last one
+    present: Present | None = None  # the state now, from it
+    shown: Run | None = None  # an earlier run that is shown instead
 
     def snapshot(self) -> tuple[Recording, Diagnosis | None]:
         """The last run, if its outcome is known, or the ranks as they are now; asks the ranks."""
-        run = self.world.last_run
+        run = self.shown or self.world.last_run
         diagnosis = run._monitor.diagnosis if run is not None else None
         if run is not None and run.done and run.recording is not None:
             return run.recording, diagnosis

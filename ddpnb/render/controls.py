@@ -33,7 +33,7 @@ class Head:
 
     title: str
     description: str
-    activity: str  # what goes on now: see ``views.present``
+    activity: str  # what happens now: see ``views.present``
     last: str = ""  # the outcome of the last run, if it is over
     details: tuple[str, ...] = ()
     alive: bool = True  # the World is open
@@ -53,6 +53,11 @@ class Head:
 
 def _words(outcome: str) -> tuple[str, str, str]:
     return _OUTCOMES.get(outcome, ("why", "faint", outcome))
+
+
+def look(outcome: str) -> tuple[str, str, str]:
+    """Icon, role and words of an outcome."""
+    return _words(outcome)
 
 
 def words(outcome: str) -> str:

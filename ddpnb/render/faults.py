@@ -26,6 +26,7 @@ def faults(
     *,
     enabled: bool = True,
     answer: Answer = Answer(),  # noqa: B008  # frozen
+    missed: Sequence[str] = (),
 ) -> str:
     """The form of one kind of fault, and the armed faults.
 
@@ -35,10 +36,12 @@ def faults(
         armed: each armed fault as text, and how often it was triggered.
         enabled: whether one can be armed.
         answer: to the actions of the form.
+        missed: the faults that were not triggered in the last run, in sentences.
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
-    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.</p>"
+    needs = f" Needs {escape(kind.needs)}: without it, the fault is never triggered." if kind.needs else ""
+    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.{needs}</p>"
     form = (
         f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
@@ -51,7 +54,8 @@ def faults(
     listed = (
         f'<ul aria-label="armed faults">{rows}</ul>{markup.button("heal all", "heal", image="heal")}' if armed else ""
     )
-    return form + description + listed
+    not_triggered = "".join(f'<p class="warning">Last run: {markup.text(one, 400)}</p>' for one in missed)
+    return form + description + not_triggered + listed
 
 
 def _kinds(chosen: Kind) -> str:

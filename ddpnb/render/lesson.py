@@ -6,6 +6,22 @@ from html import escape
 
 from ddpnb.explanations import catalogue
 from ddpnb.render import markup
+from ddpnb.render.text import printable
+
+# Of Markdown only paragraphs, lists, code and emphasis: the page allows no more in a part of the dashboard.
+_NOT = [
+    "link",
+    "image",
+    "autolink",
+    "heading",
+    "lheading",
+    "hr",
+    "blockquote",
+    "html_block",
+    "html_inline",
+    "reference",
+]
+_ELEMENTS = (("strong>", "b>"), ("em>", "i>"), ("<br />", " "))
 
 
 def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str, difference: str) -> str:
@@ -15,20 +31,41 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str,
         title: title of the pitfall.
         script: text of the broken script.
         finding: code of its finding.
-        why: what goes wrong, in two or three sentences.
-        look: what to look at while it runs.
-        fix: what the fix changes, in words.
+        why: what goes wrong, in two or three sentences, as Markdown.
+        look: what to look at while it runs, as Markdown.
+        fix: what the fix changes, in words, as Markdown.
         difference: the fix as a unified diff.
     """
     page = catalogue.pages().get(finding)
     name = f"{finding} {page.name}" if page is not None else finding
+    close = markup.button("close", "close story", image="gone", title="close this lesson")
     return (
-        f"<h3>{markup.text(title)}</h3><p>What will happen? Read the script, make a guess, run it, and look.</p>"
-        f'<pre tabindex="0" aria-label="the broken script">{markup.text(script)}</pre>'
-        f"{_folded('what to look at', f'<p>{markup.text(look)}</p>')}"
-        f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b> {markup.text(why)}</p>')}"
-        f"{_folded('the fix', f'<p>{markup.text(fix)}</p><pre>{markup.text(difference)}</pre>')}"
+        f'<div class="row title"><h3>{markup.text(title)}</h3><span class="space"></span>{close}</div>'
+        "<p>What will happen? Read the script, make a guess, run it, and look.</p>"
+        f"{numbered(script, 'the broken script')}"
+        f"{_folded('what to look at', markdown(look))}"
+        f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b></p>{markdown(why)}')}"
+        f"{_folded('the fix', f'{markdown(fix)}<pre>{markup.text(difference)}</pre>')}"
     )
+
+
+def numbered(code: str, label: str) -> str:
+    """Code with the numbers of its lines, which a selection leaves out."""
+    lines = "\n".join(
+        f'<span class="number" aria-hidden="true">{number}</span>{markup.text(line)}'
+        for number, line in enumerate(code.rstrip("\n").split("\n"), 1)
+    )
+    return f'<pre class="numbered" tabindex="0" aria-label="{escape(label)}">{lines}</pre>'
+
+
+def markdown(text: str) -> str:
+    """Paragraphs, lists, code and emphasis as HTML; anything else stays text."""
+    from markdown_it import MarkdownIt
+
+    html = MarkdownIt("commonmark", {"html": False}).disable(_NOT).render(printable(text))
+    for element, ours in _ELEMENTS:
+        html = html.replace(element, ours)
+    return html
 
 
 def _folded(title: str, inside: str) -> str:

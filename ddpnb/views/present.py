@@ -44,7 +44,7 @@ class RunState:
 class Present:
     """The state of all ranks at one moment.
 
-    ``activity`` is what goes on now, ``last`` the outcome of the last run once it is over (before that, and without
+    ``activity`` is what happens now, ``last`` the outcome of the last run once it is over (before that, and without
     a run, empty). ``diagnosis``: of that run, with all ranks that wait now. ``dead``: ranks without a process.
     ``holds``: how many are armed. The recording has the dead ranks as dead.
     """

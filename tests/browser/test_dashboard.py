@@ -259,7 +259,7 @@ def test_while_a_cell_runs(lab, page):
     head = of(page, "world")
     expect(head.get_by_text("running")).to_be_visible(timeout=LONG_MS)
     steady = boxes(head)
-    assert len(steady) == 6
+    assert len(steady) == 7
     head.get_by_role("button", name="hold").click()
     # Not both may be: a rank that was in a call already waits there for the other.
     expect(of(page, "rank board").get_by_role("button", name="rank").filter(has_text="held").first).to_be_visible()

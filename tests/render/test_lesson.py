@@ -21,3 +21,13 @@ def test_of_every_story(name):
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_nothing_is_taken_for_html(hostile):
     harmless(lesson(*[hostile[:2000]] * 7))
+
+
+def test_markdown_is_rendered_and_lines_have_numbers():
+    page = Reading(
+        lesson("A title", "first\nsecond\n", "DDP301", "It is *one* `call`.", "- a\n- b", "**Move** it.", "-a\n+b")
+    )
+    assert [one["class"] for one in page.all("span") if one.get("class") == "number"] == ["number", "number"]
+    assert len(page.all("li")) == 2 and page.all("code") and page.all("i")
+    assert "*" not in page.text and "`" not in page.text
+    assert page.actions == [("close story", {"action": "close story"})]

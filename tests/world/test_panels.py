@@ -202,6 +202,42 @@ def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
     page("1")
 
 
+def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk):
+    world, shown = desk.world, desk.dashboard
+    desk.runs(PACED, "3")
+    good = world.last_run
+    desk.does("run", script=MISSING, arguments="early_return")
+    desk.until(lambda: world.last_run is not good)
+    bad = world.last_run.wait(LONG)
+    desk.does("release")
+    desk.is_at("last run: hang")
+    assert world.runs[-2:] == [good, bad] and len(world.runs) <= 12
+    assert good.what.endswith("paced.py 3") and bad.what.endswith("missing.py early_return") and good.began < bad.began
+    desk.sees(shown.parts["history"].widget, "early_return")
+    desk.is_done()
+    desk.clicks("history", "show run", number=good.number)
+    desk.is_at(f"below: run {good.number}, as it was")
+    desk.is_at("last run: hang")  # still
+    desk.until(lambda: "all_reduce #3" in shown.timeline.text and "DDP301" not in shown.card.text)
+    assert "early_return" not in shown.parts["source"].widget.text
+    desk.is_done()
+    desk.clicks("history", "show run", number=bad.number)
+    desk.sees(shown.card, f"Run {bad.number} (")
+    desk.sees(shown.board, "waiting")
+    desk.is_done()
+    desk.clicks("history", "compare runs", first=good.number, second=bad.number)
+    desk.sees(shown.parts["history"].widget, "collective-missing")
+    text = str(ddpnb.compare_runs(good, bad))
+    assert "outcome" in text and "first difference: calls, rank 0" in text and "compute" in text
+    desk.is_done()
+    desk.clicks("history", "show run", number="")
+    desk.sees(shown.card, f"Last run ({bad.number})")
+    desk.sees(shown.board, "last run: ")
+    desk.is_done()
+    desk.clicks("history", "show run", number="9999")
+    desk.says("history", "run 9999 is not kept any more")
+
+
 def test_an_idle_rank_that_is_killed_is_shown_dead_at_once(desk):
     desk.runs(PACED, "2")
     desk.sees(desk.dashboard.board, "last run: finished")

@@ -9,6 +9,7 @@ from ddpnb.panels.parts.breakpoints import HoldAndStep
 from ddpnb.panels.parts.curves import TrainingCurves
 from ddpnb.panels.parts.faults import InjectFaults
 from ddpnb.panels.parts.frames import MergedStacks, VariablesByRank
+from ddpnb.panels.parts.history import LastRuns
 from ddpnb.panels.parts.output import OutputOfRanks
 from ddpnb.panels.parts.replicas import Replicas
 from ddpnb.panels.parts.running import Lesson, WhatToRun
@@ -19,6 +20,7 @@ from ddpnb.panels.parts.tensor import TensorByRank
 PARTS: tuple[type[Part[Any]], ...] = (
     WhatToRun,
     Lesson,
+    LastRuns,
     HoldAndStep,
     InjectFaults,
     StartUp,

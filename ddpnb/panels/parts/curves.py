@@ -23,6 +23,7 @@ class TrainingCurves(Part[Fragment]):
         super().__init__(context)
         self.widget = self.fragment("Training curves", "training curves")
         self._opened = False
+        self._drawn, self._sentence = b"", ""
 
     def unfolded(self) -> None:
         self._opened = True
@@ -39,7 +40,7 @@ class TrainingCurves(Part[Fragment]):
         if action == "draw":
             self._start()
         elif action in ("save PNG", "save SVG"):
-            self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()))
+            self.context.tasks.start("saving", lambda: self._save(action[-3:].lower()), self.name)
         else:
             return False
         return True
@@ -56,7 +57,7 @@ class TrainingCurves(Part[Fragment]):
         return curves.curves(self._rows() or views.rows(None), ax)
 
     def _start(self, *, quiet: bool = False) -> None:
-        self.context.tasks.start("drawing", self._draw, quiet=quiet)
+        self.context.tasks.start("drawing", self._draw, self.name, quiet=quiet)
 
     def _rows(self) -> tuple[views.CurveRow, ...]:
         run = self.context.world.last_run
@@ -73,8 +74,17 @@ class TrainingCurves(Part[Fragment]):
         if not rows:
             self.widget.show('<p class="faint">Nothing has run yet.</p>', "nothing has run yet")
             return
-        drawn = canvas.drawn(_figure(rows))
-        self.widget.show(controls.picture(drawn, _WORDS, again=True), views.sentence(rows))
+        self._drawn, self._sentence = canvas.drawn(_figure(rows)), views.sentence(rows)
+        self._show()
+
+    def refresh(self, head: controls.Head) -> None:
+        del head
+        if self._drawn:
+            self._show()
+
+    def _show(self) -> None:
+        answer = self.context.tasks.answer(self.name)
+        self.widget.show(controls.picture(self._drawn, _WORDS, again=True, answer=answer), self._sentence)
 
     def _save(self, kind: str) -> str:
         rows = self._rows()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ddpnb.model.faults import KINDS
+from ddpnb.model.findings import Diagnosis
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import faults
 from ddpnb.render.controls import Head
@@ -19,9 +20,15 @@ class InjectFaults(Part[Fragment]):
         self.widget = self.fragment("Inject faults", "faults")
         self._kind = next(iter(KINDS))  # whose form is shown
         self._enabled = True
+        self._missed: list[str] = []
 
     def refresh(self, head: Head) -> None:
         self._enabled = head.alive
+        self._show()
+
+    def outcome_known(self, diagnosis: Diagnosis | None) -> None:
+        run = self.context.world.last_run
+        self._missed = run.missed if run is not None and diagnosis is not None else []
         self._show()
 
     def act(self, action: str, values: Mapping[str, str]) -> bool:
@@ -35,5 +42,7 @@ class InjectFaults(Part[Fragment]):
         answer = self.context.tasks.answer(self.name)
         armed = [(str(one), "") for one in self.context.actions.injections]
         self.widget.show(
-            faults.faults(self._kind, self.context.world.size, armed, enabled=self._enabled, answer=answer)
+            faults.faults(
+                self._kind, self.context.world.size, armed, enabled=self._enabled, answer=answer, missed=self._missed
+            )
         )

@@ -60,7 +60,7 @@ class WhatToRun(Part[Fragment]):
         self._shown = shown
         scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
         free = head.alive and not head.in_run and not head.busy
-        stories = [(one.name, f"{one.finding} {one.title}") for one in pitfalls.all_of()]
+        stories = [(one.name, one.title) for one in pitfalls.all_of()]
         of_script, of_pitfall = answers
         self.widget.show(
             controls.runs(
@@ -87,6 +87,9 @@ class Lesson(Part[Fragment]):
         self.widget = Fragment(label="lesson", on_action=self.take)
 
     def act(self, action: str, values: Mapping[str, str]) -> bool:
+        if action == "close story":
+            self.widget.show("")
+            return True
         if action != "story":
             return False
         self.context.tasks.start("reading", lambda: self._read(values.get("name", "")), _OF_PITFALL)

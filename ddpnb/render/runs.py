@@ -1,0 +1,130 @@
+"""The last runs of a world as a table, and two of them side by side: as HTML and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
+from ddpnb.render import answers, controls, markup
+from ddpnb.render.answers import Answer
+from ddpnb.render.terminal import table
+from ddpnb.render.text import printable
+from ddpnb.timing.account import account
+from ddpnb.views.run_differences import Difference
+
+_CODES = 4  # findings of a row
+_PARTS = ("compute", "waiting", "communication", "data")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run. ``began``: the time of day; ``seconds``: how long it took, None: it runs; ``findings``: codes and names."""
+
+    number: int
+    what: str
+    began: str
+    seconds: float | None
+    outcome: str
+    findings: tuple[str, ...] = ()
+
+
+def history(
+    rows: Sequence[Row],
+    shown: int | None,
+    compared: tuple[int, int] | None = None,
+    answer: Answer = Answer(),  # noqa: B008  # frozen
+) -> str:
+    """The last runs, newest first, with a button each to show it, and a form to compare two.
+
+    Args:
+        rows: in the order in which they began.
+        shown: the number of the one that the dashboard shows; None: the state now.
+        compared: the numbers of those that are compared.
+        answer: to the actions of this part.
+    """
+    if not rows:
+        return '<p class="faint">Nothing has run yet.</p>'
+    lines = "".join(_row(row, shown) for row in reversed(rows))
+    heads = ("run", "what ran", "began", "took", "outcome", "findings", "")
+    listed = markup.table("last runs", heads, [lines], kind="")
+    now = markup.button("show the ranks now", "show run", enabled=shown is not None, number="")
+    options = [(str(row.number), f"{row.number}: {row.what[:40]}") for row in rows if row.seconds is not None]
+    first, second = compared or tuple(int(number) for number, _ in (options[-2:] + options[-1:])[:2]) or (0, 0)
+    form = (
+        '<form class="row" data-action="compare runs">'
+        + markup.choice("compare", "first", options, str(first))
+        + markup.choice("with", "second", options, str(second))
+        + markup.button("compare", "compare runs", image="why", enabled=len(options) > 1)
+        + "</form>"
+    )
+    return f'{listed}<div class="row" style="margin-top:6px">{now}</div>{form}{answers.html(answer)}'
+
+
+def _row(row: Row, shown: int | None) -> str:
+    image, role, words = controls.look(row.outcome)
+    codes = "; ".join(row.findings[:_CODES]) + f"; and {len(row.findings) - _CODES} more" * (len(row.findings) > _CODES)
+    took = markup.span(row.seconds) if row.seconds is not None else "runs"
+    here = row.number == shown
+    button = markup.button(
+        "shown" if here else "show", "show run", enabled=not here and row.seconds is not None, number=row.number
+    )
+    return (
+        f'<tr{markup.attributes({"aria-current": "true" if here else None})}><th scope="row">{row.number}</th><td><code>{markup.text(row.what, 80)}</code></td>'
+        f"<td>{markup.text(row.began)}</td><td>{took}</td>"
+        f'<td class="wide"><span class="{role}">{markup.icon(image)} {markup.text(words)}</span></td>'
+        f"<td>{markup.text(codes, 200)}</td><td>{button}</td></tr>"
+    )
+
+
+def comparison(
+    labels: tuple[str, str],
+    diagnoses: tuple[Diagnosis, Diagnosis],
+    recordings: tuple[Recording, Recording],
+    differences: Sequence[Difference],
+) -> str:
+    """Two runs side by side: a column each."""
+    rows = "".join(
+        f'<tr><th scope="row">{markup.text(name)}</th>'
+        + "".join(f"<td{' class=differs' * 0}>{markup.text(cell, 400)}</td>" for cell in cells)
+        + "</tr>"
+        for name, *cells in _rows(diagnoses, recordings, differences)
+    )
+    return markup.table("two runs side by side", ("", *labels), [rows], kind="")
+
+
+def comparison_text(
+    labels: tuple[str, str],
+    diagnoses: tuple[Diagnosis, Diagnosis],
+    recordings: tuple[Recording, Recording],
+    differences: Sequence[Difference],
+) -> str:
+    """The same for a terminal."""
+    return printable(table([["", *labels], *(list(row) for row in _rows(diagnoses, recordings, differences))]))
+
+
+def _rows(
+    diagnoses: tuple[Diagnosis, Diagnosis],
+    recordings: tuple[Recording, Recording],
+    differences: Sequence[Difference],
+) -> list[tuple[str, str, str]]:
+    first, second = diagnoses
+    rows = [("outcome", controls.words(first.outcome), controls.words(second.outcome))]
+    rows.append(("findings", _findings(first), _findings(second)))
+    times = [_time(recording) for recording in recordings]
+    rows.append(("time of the ranks", times[0], times[1]))
+    rows += [(f"first difference: {one.kind}, rank {one.rank}", one.first, one.second) for one in differences]
+    if not differences:
+        rows.append(("first difference", "none was recorded", "none was recorded"))
+    return rows
+
+
+def _findings(diagnosis: Diagnosis) -> str:
+    return "; ".join(f"{one.code} {one.name}: {one.summary}" for one in diagnosis.findings[:_CODES]) or "none"
+
+
+def _time(recording: Recording) -> str:
+    """The seconds of all ranks together, by part."""
+    ranks = account(recording).ranks
+    return ", ".join(f"{part} {sum(getattr(rank.parts, part) for rank in ranks):.1f} s" for part in _PARTS)
