@@ -201,7 +201,7 @@ class Dashboard(Panel):
     def _head(self) -> controls.Head:
         now, closed = self._context.present, self.world.closed
         shown = self._context.shown
-        of_past = (f"below: run {shown.number}, as it was",) if shown is not None else ()
+        of_past = (f"below: run {shown.number} as it was",) if shown is not None else ()
         activity = "closed" if closed else now.activity if now is not None else "idle"
         return controls.Head(
             title=self._kind,

@@ -97,9 +97,11 @@ class _Look:
         return Picture(replace(recording, ranks=ranks), self.run, calls, fresh, lost)
 
     def has_outcome(self, ranks: Ranks) -> bool:
-        """Whether a run began, ended or lost a rank since the last picture; this reads no box."""
+        """Whether a run began, ended or lost a rank since the last picture, or a rank left it; this reads no box."""
         done = self.run is not None and self.run.done
-        return not self.is_of(ranks) or self._shown is None or done != self._shown[2]
+        if not self.is_of(ranks) or self._shown is None or done != self._shown[2]:
+            return True
+        return done and any(self._observer.ending(rank) is not None for rank in self._shown[1])
 
     def is_of(self, ranks: Ranks) -> bool:
         """Whether these are still the same run and processes."""
