@@ -219,7 +219,7 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk):
     desk.is_at(f"below: run {good.number} as it was")
     desk.is_at("last run: hang")  # still
     desk.until(lambda: "all_reduce #3" in shown.timeline.text and "DDP301" not in shown.card.text)
-    assert "early_return" not in shown.parts["source"].widget.text
+    desk.until(lambda: "early_return" not in shown.parts["source"].widget.text)
     desk.is_done()
     desk.clicks("history", "show run", number=bad.number)
     desk.sees(shown.card, f"Run {bad.number} (")
