@@ -19,7 +19,7 @@ class LastRuns(Part[Fragment]):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.widget = self.fragment("Last runs", "last runs")
+        self.widget = self.fragment("History", "last runs")
         self._compared: tuple[int, int] | None = None
         self._comparison = self._text = ""
 
