@@ -59,6 +59,7 @@ class _Look:
         self._before: dict[int, Status] = {}  # at the look before
         self._shown_still: set[int] = set()  # ranks that stand, and were shown so
         self._changed = self._looked = 0.0
+        self._outcome = ""  # that was known at the last picture
         self._shown: tuple[dict[int, Status], list[int], bool] | None = None
         self._stacks: dict[int, tuple[Status, tuple[Stack, ...]]] = {}  # and the status of the rank when it was asked
         self._recorded, self._asked = ranks.processes.recorded, 0.0
@@ -87,7 +88,7 @@ class _Look:
         if host:
             self._observer.look()
             self._looked = now
-        self._shown = state
+        self._shown, self._outcome = state, self.run.outcome if self.run is not None else ""
         if now - self._changed >= _STILL_S:
             self._ask(running)
         recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
@@ -99,7 +100,8 @@ class _Look:
     def has_outcome(self, ranks: Ranks) -> bool:
         """Whether a run began, ended or lost a rank since the last picture, or a rank left it; this reads no box."""
         done = self.run is not None and self.run.done
-        if not self.is_of(ranks) or self._shown is None or done != self._shown[2]:
+        outcome = self.run.outcome if self.run is not None else ""
+        if not self.is_of(ranks) or self._shown is None or done != self._shown[2] or outcome != self._outcome:
             return True
         return done and any(self._observer.ending(rank) is not None for rank in self._shown[1])
 

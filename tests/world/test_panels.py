@@ -249,7 +249,7 @@ def test_an_idle_rank_that_is_killed_is_shown_dead_at_once(desk):
     desk.is_at("last run: OK")
     assert "killed (SIGKILL)" in desk.dashboard.timeline.text
     desk.does("restart")
-    desk.reads("Restarted ranks: 1.")
+    desk.reads("Rank 1 has a new process")
     desk.sees(desk.dashboard.board, "nothing is running")
 
 
@@ -556,7 +556,8 @@ def test_a_world_that_is_closed_while_it_is_shown_says_so(launcher, pair):
     pair.close()
     desk.is_at("closed")
     assert not any(map(alive, pids))
-    assert not [one for one in Reading(desk.dashboard.head.html).all("button") if "disabled" not in one]
+    usable = [one["data-action"] for one in Reading(desk.dashboard.head.html).all("button") if "disabled" not in one]
+    assert usable == ["keys"]
     desk.does("hold")
     desk.reads("this world is closed")
     desk.until(lambda: "closed" in launcher.text)
