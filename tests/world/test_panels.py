@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 import time
@@ -20,6 +21,9 @@ pytestmark = pytest.mark.world
 
 PACED, MISSING = str(VICTIMS / "paced.py"), str(VICTIMS / "missing.py")
 LONG = 40.0
+_STYLE = re.compile(
+    "<style>.*?</style>", re.DOTALL
+)  # of the output of cells: the page drops it, and has the rules itself
 
 
 class Desk:
@@ -30,7 +34,7 @@ class Desk:
         self.dashboard = Dashboard(world)
         self.heads = []  # all that the head and the parts have shown
         for widget in (self.dashboard.head, *(part.widget for part in self.dashboard.parts.values())):
-            widget.observe(lambda change: self.heads.append(Reading(change["new"]).text), "html")
+            widget.observe(lambda change: self.heads.append(Reading(_STYLE.sub("", change["new"])).text), "html")
 
     def does(self, action, **values):
         """Click it, as the page would send it."""
@@ -220,6 +224,7 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk):
     desk.is_at("last run: hang")  # still
     desk.until(lambda: "all_reduce #3" in shown.timeline.text and "DDP301" not in shown.card.text)
     desk.until(lambda: "early_return" not in shown.parts["source"].widget.text)
+    desk.sees(shown.parts["output"].widget, "done")
     desk.is_done()
     desk.clicks("history", "show run", number=bad.number)
     desk.sees(shown.card, f"Run {bad.number} (")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpnb.control.run_output import RunOutput
 from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import cells
 from ddpnb.widgets.fragment import Fragment
@@ -25,8 +26,12 @@ class OutputOfRanks(Part[Fragment]):
         del diagnosis
         self._show()
 
+    def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
+        del recording, diagnosis
+        self._show()
+
     def _show(self) -> None:
-        run = self.context.world.last_run
+        run = self.context.shown or self.context.world.last_run
         if run is None:
             return
         blocks = RunOutput(run, _SHOWN).blocks()
