@@ -1,4 +1,4 @@
-"""The actions on the cards of findings: explain, show the pitfall, copy as a report, save the Recording, export."""
+"""The actions on the cards of findings: explain, show the pitfall, copy as a report, save the Recording, export, share."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from ddpnb.render.controls import message
 from ddpnb.widgets.parts import Card
 from ddpnb.widgets.view import Action
 
-_SAVED, _SCRIPT = "hang.ddpnb", "repro.py"
+_SAVED, _SCRIPT, _PAGE = "hang.ddpnb", "repro.py", "hang.html"
 _SHOWN = ("explain", "lesson", "report")
 
 
 class FindingActions:
     """Adds actions to the cards of findings, with an answer below the card that asked.
 
-    What they do, ``ddpnb.explain()``, ``Diagnosis.to_markdown()``, ``Recording.save()`` and ``ddpnb.export()`` do as well.
+    What they do, ``ddpnb.explain()``, ``Diagnosis.to_markdown()``, ``Recording.save()``,
+    ``ddpnb.export()`` and ``Recording.to_html()`` do as well.
 
     Args:
         card: with the findings.
@@ -39,6 +40,7 @@ class FindingActions:
         self._answers: dict[int, str] = {}
         self._report, self._busy = "", False
         self._drawing = threading.Lock()
+        self._writers = {"save finding": self._save, "export finding": self._export, "share finding": self._share}
         card.on_action, card.below = self.take, self._below
         self._redraw()
 
@@ -61,8 +63,8 @@ class FindingActions:
             self._close(int(number))
         elif action in _SHOWN:
             self._open(action, int(number), findings[int(number)])
-        elif action in ("save finding", "export finding"):
-            self._start(action, int(number), self._save if action == "save finding" else self._export)
+        elif action in self._writers:
+            self._start(action, int(number), self._writers[action])
         elif self._act is not None:
             self._act(action, dict(values))
             return
@@ -128,6 +130,11 @@ class FindingActions:
             raise UsageError(f"{_SCRIPT} is there, and is not a script that ddpnb has written.", "Move it away.")
         ranks = reenacting.export(self._recording(), _SCRIPT)
         return f"Written: {_SCRIPT}. Run it with: torchrun --nproc-per-node {ranks} {_SCRIPT}"
+
+    def _share(self) -> str:
+        path = free(_PAGE)
+        self._recording().to_html(path)
+        return f"Written: {path}, one file with output, variables and lines of code: read it before you send it."
 
 
 def is_ours(path: str) -> bool:

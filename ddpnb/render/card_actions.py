@@ -27,8 +27,12 @@ def row(number: int, *, lesson: bool, opened: str = "", busy: bool = False) -> s
         for label, action, image in named
         if action != "lesson" or lesson
     ]
-    parts.append(markup.button("save the Recording", "save finding", image="done", enabled=not busy, number=number))
-    parts.append(markup.button("export a reproduction", "export finding", image="go", enabled=not busy, number=number))
+    for label, action, image in (
+        ("save the Recording", "save finding", "done"),
+        ("export a reproduction", "export finding", "go"),
+        ("share as HTML", "share finding", "done"),
+    ):
+        parts.append(markup.button(label, action, image=image, enabled=not busy, number=number))
     return f'<div class="row actions">{"".join(parts)}</div>'
 
 

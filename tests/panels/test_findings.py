@@ -75,6 +75,7 @@ def test_files_are_written_and_answers_stand_below(desk, monkeypatch):
     monkeypatch.setattr(findings.reenacting, "export", lambda _, path: Path(path).write_text("#") + 1)
     for action, words in (("save finding", 'ddpnb.load("hang.ddpnb")'), ("save finding", "hang-2.ddpnb"),
                           ("export finding", "torchrun --nproc-per-node 2 repro.py"),
+                          ("share finding", "Written: hang.html"),
                           ("export finding", "is not a script that ddpnb has written")):  # fmt: skip
         does(desk, action, 1)
         deadline = time.monotonic() + 20
@@ -82,6 +83,7 @@ def test_files_are_written_and_answers_stand_below(desk, monkeypatch):
             assert time.monotonic() < deadline, Reading(desk.html).text
             time.sleep(0.01)
     assert ddpnb.load("hang-2.ddpnb").world_size == 1
+    assert "<html" in Path("hang.html").read_text()
 
 
 def test_other_actions_are_the_panels(desk):
