@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ddpnb.diagnosis.data.structure import BAD_SAMPLE
 from ddpnb.diagnosis.divergence.builder import finding_of, number_of
@@ -19,14 +19,22 @@ NAN_ON_RANK = FindingType("DDP414", "nan-on-rank")
 
 
 def not_finite(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP508 or DDP414: NaN or infinity that first appears on some ranks, in their data or in the model."""
+    """DDP508 or DDP414: NaN or infinity that first appears on some ranks, in their data or in the model.
+
+    Only the earliest is reported: what comes later may follow from it.
+    """
+    found = [*_bad_values(recording, number, model), _bad_gradient(recording, number)]
+    return min((one for one in found if one is not None), key=lambda one: one[0], default=(0, None))[1]
+
+
+def _bad_values(recording: Recording, number: int, model: Model) -> list[tuple[int, Finding]]:
+    """When an input and a loss first were not finite on some ranks, and the findings; the loss that follows from an input is not one."""
     bad_input = _first_bad(by_turn(recording, number, "forward"), lambda s: s.number("inputs_finite") == 0.0)
     backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
     bad_loss = _first_bad(backwards, lambda s: not math.isfinite(s.number("loss") or 0.0))
-    if bad_loss is not None:
-        turn, samples, culprits = bad_loss
-        if any(samples[rank].number("inputs_finite") == 0.0 for rank in culprits):
-            bad_input = bad_input or bad_loss
+    if bad_loss is not None and any(bad_loss[1][rank].number("inputs_finite") == 0.0 for rank in bad_loss[2]):
+        bad_input, bad_loss = bad_input or bad_loss, None
+    found: list[tuple[int, Finding]] = []
     if bad_input is not None:
         turn, samples, culprits = bad_input
         left_out = _left_out(recording, number, turn, samples)
@@ -34,7 +42,7 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             f"The inputs of {model.wrapper or model.module} are finite on the other ranks, and were finite before."
         ]
         handled = _handled(recording, number, samples)
-        return finding_of(
+        finding = finding_of(
             BAD_SAMPLE,
             f"The batch of forward {turn} contains NaN or infinity on {phrases.ranks(culprits)} only.",
             samples,
@@ -44,10 +52,11 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             "averaged gradients carry it into every replica.",
             severity="note" if handled else "warning" if left_out else "error",
         )
+        found.append((_time(samples, culprits), finding))
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
         handled = _handled(recording, number, samples)
-        return finding_of(
+        finding = finding_of(
             NAN_ON_RANK,
             f"The loss of backward {turn} is {_word(samples[culprits[0]].number('loss'))} on {phrases.ranks(culprits)} only.",
             samples,
@@ -58,7 +67,12 @@ def not_finite(recording: Recording, number: int, model: Model) -> Finding | Non
             "skip it on all ranks (all_reduce a flag first).",
             severity="note" if handled else None,
         )
-    return _bad_gradient(recording, number)
+        found.append((_time(samples, culprits), finding))
+    return found
+
+
+def _time(samples: Mapping[int, Sample], ranks: Iterable[int]) -> int:
+    return min(samples[rank].at_ns for rank in ranks)
 
 
 def first_losses(recording: Recording) -> Finding | None:
@@ -87,7 +101,7 @@ def first_losses(recording: Recording) -> Finding | None:
     )
 
 
-def _bad_gradient(recording: Recording, number: int) -> Finding | None:
+def _bad_gradient(recording: Recording, number: int) -> tuple[int, Finding] | None:
     """DDP414: losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
     bad = _first_bad(by_turn(recording, number, "gradients"), lambda s: s.number("arrived_finite") == 0.0)
     if bad is None:
@@ -96,7 +110,7 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
     if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
         return None  # what the optimizer took is finite: that backward pass was left out, by a GradScaler say
     samples = of_step(recording, number, "backward", at)
-    return finding_of(
+    finding = finding_of(
         NAN_ON_RANK,
         f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
         samples,
@@ -105,9 +119,10 @@ def _bad_gradient(recording: Recording, number: int) -> Finding | None:
         "Find the operation with torch.autograd.set_detect_anomaly(True) on that rank (sqrt of zero, division, "
         "exp). To skip such a step, skip it on all ranks (all_reduce a flag first).",
     )
+    return _time(at, culprits), finding
 
 
-def _bad_average(recording: Recording, number: int) -> Finding | None:
+def _bad_average(recording: Recording, number: int) -> tuple[int, Finding] | None:
     """DDP414: everything recorded of each rank is finite, but the averaged gradients are not: it arose in a backward pass."""
     had_norm: set[str] = set()  # of others (half precision) it is not known
     for turn, samples in by_turn(recording, number, "gradients").items():
@@ -123,7 +138,7 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
         everywhere = all(any(one.digests[n].norm is None for n in bad if n in one.digests) for one in samples.values())
         if not finite or not everywhere or len(samples) < 2 or samples[min(samples)].number("synced") == 0.0:
             return None
-        return finding_of(
+        finding = finding_of(
             NAN_ON_RANK,
             f"The averaged gradients contain NaN or infinity on all ranks since optimizer step {turn}: "
             f"{', '.join(bad[:4])}{f' and {len(bad) - 4} more' if len(bad) > 4 else ''}.",
@@ -138,6 +153,7 @@ def _bad_average(recording: Recording, number: int) -> Finding | None:
             tensors=tuple(bad[:20]),
             severity="warning",
         )
+        return _time(samples, samples), finding
     return None
 
 

@@ -137,6 +137,14 @@ def test_a_bad_batch_whose_gradients_are_kept_for_the_next_step():
     assert "No rank ran backward on it." not in the_finding(taken).evidence
 
 
+def test_of_a_loss_and_a_later_batch_the_loss_is_the_reason():
+    def make(rank):
+        step(step(rank, steps=2), backward={"loss": NAN if rank.rank == 1 else 1.0})
+        return rank.forward(STEP, inputs_finite=0.0 if rank.rank == 2 else 1.0)
+
+    assert (the_finding(recorded(make)).code, the_finding(recorded(make)).culprits) == ("DDP414", (1,))
+
+
 def test_inputs_that_were_only_looked_at_when_the_loss_was_bad():
     taken = recorded(some((1,), lambda r: step(r, backward={"inputs_finite": 0.0, "loss": NAN})))
     assert (the_finding(taken).code, the_finding(taken).culprits) == ("DDP508", (1,))
