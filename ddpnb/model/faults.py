@@ -43,8 +43,18 @@ class Kind:
     parameters: tuple[Parameter, ...] = ()
     ops: tuple[str, ...] = ()  # the operations that it applies to; empty: all
     needs: str = ""  # what a script must have, where many do not
+    late: bool = False  # it is found only in a training that has made some steps
+    passes: bool = False  # the finding is there only as long as the fault has its effect
+
+    @property
+    def begins(self) -> dict[str, Any]:
+        """The conditions with which a form begins: in the training, since the first calls of a script are its start-up's."""
+        if self.place == "door" and (not self.ops or "all_reduce" in self.ops):
+            return {"op": "all_reduce", "step": _SOME}
+        return {"step": _SOME} if self.late else {}
 
 
+_SOME = 3  # optimizer steps
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
 _ROOTED = ("broadcast", "reduce", "gather", "scatter")
 
@@ -52,7 +62,7 @@ _KINDS = (
     # -- at the door: a call of this rank differs from those of the others
     Kind("skip", "door", "the call is skipped and looks complete", "DDP301", ("DDP302", "DDP303", "DDP308")),
     Kind("extra call", "door", "the call is made twice", "DDP301", ("DDP302", "DDP303", "DDP308")),
-    Kind("delay", "door", "the call is made late", "DDP315", parameters=(Parameter("seconds", 5.0, "how late"),)),
+    Kind("delay", "door", "the call is made late", "DDP315", passes=True, parameters=(Parameter("seconds", 5.0, "how late"),)),
     Kind("swap", "door", "the call is made after the next one of its group", "DDP309", ("DDP301", "DDP302", "DDP303", "DDP305")),
     Kind("other op", "door", "a different operation is called", "DDP302", ("DDP301",)),
     Kind("other shape", "door", "a tensor has one extra element", "DDP303", ("DDP301", "DDP302")),
@@ -63,13 +73,13 @@ _KINDS = (
     Kind("other root", "door", "a different rank is the root", "DDP305", ops=_ROOTED),
     Kind(
         "other reduction", "door", "a different reduce operation", "DDP305",
-        parameters=(Parameter("reduction", "max", "sum, product, min, max"),), ops=("all_reduce",),
+        parameters=(Parameter("reduction", "another", "sum, product, min, max"),), ops=("all_reduce",),
     ),
-    Kind("other layout", "door", "a matrix is column-major in memory", "DDP305", ops=("all_reduce", "broadcast")),
-    Kind("other group", "door", "the call is made in a different group of this rank", "DDP306", ("DDP301", "DDP302")),
-    Kind("nan", "door", "an element of the tensor is NaN before the call", "DDP414", ops=_REDUCING),
+    Kind("other layout", "door", "a matrix is column-major in memory", "DDP305", ops=("all_reduce", "broadcast"), needs="a call with a matrix"),
+    Kind("other group", "door", "the call is made in a different group of this rank", "DDP306", ("DDP301", "DDP302"), needs="a second process group"),
+    Kind("nan", "door", "an element of a tensor with several is NaN before the call", "DDP414", ops=_REDUCING),
     Kind(
-        "corrupt", "door", "one element of the result is changed on this rank", "DDP409", ("DDP405",),
+        "corrupt", "door", "one of several elements of the result is changed on this rank", "DDP409", ("DDP405",),
         parameters=(Parameter("amount", 1.0, "what is added"),), ops=("all_reduce", "broadcast"),
     ),
     Kind("raise", "door", "the call raises an exception", "DDP312", parameters=(Parameter("message", "injected", "its text"),)),
@@ -83,7 +93,7 @@ _KINDS = (
     Kind("same shard", "data", "the DistributedSampler uses rank 0's shard, from then on", "DDP501", ("DDP503",), needs="a DistributedSampler"),
     Kind("epoch not set", "data", "set_epoch does nothing, from then on", "DDP502", ("DDP503",), needs="a DistributedSampler and a call of set_epoch"),
     Kind("other shuffle", "data", "the DistributedSampler shuffles with a different seed, from then on", "DDP503", needs="a DistributedSampler"),
-    Kind("reseeded", "data", "torch.manual_seed gets a different seed", "DDP503"),
+    Kind("reseeded", "data", "torch.manual_seed gets a different seed", "DDP503", needs="data that torch.manual_seed decides"),
     Kind("stalled worker", "data", "a DataLoader worker is stopped (SIGSTOP) while it has a batch to deliver", "DDP507", needs="a DataLoader with workers"),
     Kind("killed worker", "data", "a DataLoader worker is killed while it has a batch to deliver", "DDP505", needs="a DataLoader with workers"),
     Kind("bad sample", "data", "a batch of the data loader contains a NaN", "DDP508", needs="a DataLoader"),
@@ -103,10 +113,10 @@ _KINDS = (
     Kind("other hook", "model", "the wrapper has a communication hook: gradients are sent as float16", "DDP416"),
     Kind("bypassed forward", "model", "the module is called without its DDP wrapper", "DDP407"),
     Kind("skipped synchronisation", "model", "a forward and its backward run under no_sync", "DDP408"),
-    Kind("lone forward", "model", "the model runs an extra forward after the optimizer step", "DDP411"),
+    Kind("lone forward", "model", "the model runs an extra forward after the optimizer step", "DDP411", needs="a model whose buffers are broadcast"),
     Kind("scaled gradient", "model", "the loss is multiplied before backward, from then on", "DDP409",
          parameters=(Parameter("factor", 2.0, "by how much"),)),
-    Kind("nan loss", "model", "the loss is NaN before backward", "DDP414"),
+    Kind("nan loss", "model", "the loss is NaN before backward", "DDP414", late=True),
     Kind("other learning rate", "model", "the learning rate is multiplied after a step, from then on", "DDP410",
          parameters=(Parameter("factor", 2.0, "by how much"),)),
     # -- in the environment: before start-up

@@ -40,8 +40,9 @@ def faults(
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
     also = f" (or {', '.join(kind.also)})" if kind.also else ""
-    needs = f" Needs {escape(kind.needs)}: without it, the fault is never triggered." if kind.needs else ""
-    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}.{needs}</p>"
+    needs = f" Needs {escape(kind.needs)}: without it, the fault has no effect." if kind.needs else ""
+    lasts = ", as long as it lasts (button <b>why</b>)" if kind.passes else ""
+    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}{lasts}.{needs}</p>"
     form = (
         f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
@@ -79,8 +80,9 @@ def _fields(kind: Kind) -> str:
         for parameter in kind.parameters
     ]
     if kind.place == "door":
-        parts.append(markup.choice("call", "op", [("", "any"), *((op, op) for op in kind.ops or OPERATIONS)]))
+        calls = [("", "any"), *((op, op) for op in kind.ops or OPERATIONS)]
+        parts.append(markup.choice("call", "op", calls, str(kind.begins.get("op", ""))))
         parts.append(markup.number("number", "seq", least=1, hint="any"))
     if kind.place != "environment":
-        parts.append(markup.number("after steps", "step", least=0, hint="0"))
+        parts.append(markup.number("after steps", "step", kind.begins.get("step", ""), least=0, hint="0"))
     return "".join(parts)

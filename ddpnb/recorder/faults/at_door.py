@@ -20,6 +20,7 @@ from ddpnb.errors import InjectedFault
 from ddpnb.model import blackbox as layout
 from ddpnb.model.holds import Hold
 from ddpnb.recorder.breakpoints import AtDoor
+from ddpnb.recorder.signatures import REDUCE_OPS
 from ddpnb.recorder.user_frames import calling_frame
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _SITE_AT = 20  # of a call's record: the string of its site
 _FOREVER_S = 1 << 30
+_SEVERAL = ("nan", "corrupt")  # change one element: a tensor with one alone is a number or a decision, not data
 Args = tuple[Any, ...]
 #: makes the call with these arguments, past the faults
 Make = Callable[[Args], Any]
@@ -81,6 +83,8 @@ class AtTheDoor:
             fault = armed.fault
             kind = fault.description
             if kind.ops and spec.name not in kind.ops:
+                continue
+            if fault.kind in _SEVERAL and all(tensor.numel() < 2 for tensor in _tensors(spec, args)):
                 continue
             if not call.fits(Hold((fault.op,) if fault.op else (), fault.seq, fault.site, fault.group)):
                 continue
@@ -178,9 +182,13 @@ class AtTheDoor:
 
     def _other_reduction(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         options: Any = AllreduceOptions()
-        wanted = _REDUCTIONS.get(str(armed.fault.value("reduction")))
+        name = str(armed.fault.value("reduction"))
+        if name == "another":
+            assert spec.reduce_op is not None
+            name = "sum" if REDUCE_OPS[args[spec.reduce_op]._get_method("op")()] == "max" else "max"
+        wanted = _REDUCTIONS.get(name)
         if wanted is None:
-            return armed.cannot(f"there is no reduction {armed.fault.value('reduction')}")
+            return armed.cannot(f"there is no reduction {name}")
         options.reduceOp = wanted
         work = ProcessGroup.unbox(args[spec.group]).allreduce(list(args[0]), options)
         return Effect(result=(args[0], work.boxed()))

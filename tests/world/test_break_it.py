@@ -1,0 +1,119 @@
+"""*Inject faults* in the dashboard: each entry of the picker, with the values that its form has by default, in the tour's script."""
+
+from __future__ import annotations
+
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import ddpnb
+from ddpnb.model.faults import KINDS
+from ddpnb.panels.dashboard import Dashboard
+from ddpnb.render.faults import faults
+from tests.render.reading import Reading
+
+pytestmark = pytest.mark.world
+
+ROOT = Path(ddpnb.__file__).parents[1]
+LONG = 60.0
+SCRIPT, ARGUMENTS = "train.py", "--steps 20 --fixed"  # as the tour runs it
+
+
+class Form(HTMLParser):
+    """What a page sends for a form that nobody has touched."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.values: dict[str, str] = {}
+        self._select = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if tag == "select":
+            self._select = given["name"]
+        elif tag == "option" and (self._select not in self.values or "selected" in given):
+            self.values[self._select] = given["value"] or ""
+        elif tag == "input" and given.get("type") == "checkbox":
+            if "checked" in given:
+                name = given["name"]
+                self.values[name] = ",".join(filter(None, (self.values.get(name), given["value"])))
+        elif tag == "input":
+            self.values[given["name"]] = given.get("value") or ""
+
+
+@pytest.fixture(scope="module")
+def pair():
+    with ddpnb.launch(2, patience=3.0, quiet=True) as world:
+        yield world
+
+
+@pytest.fixture
+def dashboard(pair, monkeypatch):
+    monkeypatch.chdir(ROOT / "notebooks")
+    shown = Dashboard(pair)
+    yield shown
+    until(shown, lambda: not shown._tasks.busy)
+    shown.stop()
+    left = pair.release(2).left
+    dead = [rank for rank in range(2) if not pair._ranks.processes.alive(rank)]
+    if left or dead:
+        pair.restart([*left, *dead])
+    pair.heal()
+
+
+def until(shown, so):
+    deadline = time.monotonic() + LONG
+    while not so():
+        assert time.monotonic() < deadline, shown.text
+        time.sleep(0.02)
+
+
+def arm(shown, name):
+    """Arm the fault as its form has it, and start the tour's script."""
+    part, world = shown.parts["faults"], shown.world
+    part.take("kind", {"kind": name})
+    form = Form(part.widget.html)
+    assert form.values["kind"] == name
+    part.take("inject", form.values)
+    until(shown, lambda: shown.actions.injections and not shown._tasks.busy)
+    before = world.last_run
+    shown.parts["run"].take("run", {"script": SCRIPT, "arguments": ARGUMENTS})
+    until(shown, lambda: world.last_run is not before)
+    return world.last_run
+
+
+def test_the_form_sends_what_it_shows():
+    sent = Form(faults("delay", 4)).values
+    assert sent == {"kind": "delay", "value:seconds": "5.0", "op": "all_reduce", "seq": "", "step": "3", "ranks": "1"}
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.needs])
+def test_the_finding_that_the_form_names(dashboard, name):
+    kind = KINDS[name]
+    run = arm(dashboard, name)
+    if kind.passes:
+        until(dashboard, lambda: run.diagnosis.findings)
+        dashboard._act("why", {})
+    else:
+        run.wait(LONG)
+    codes = [finding.code for finding in run.diagnosis.findings]
+    assert codes, f"nothing was found; {run.outcome}; {run.missed}; {run.log(1)[-2000:]}"
+    assert codes[0] in (kind.finding, *kind.also), str(run.diagnosis)
+    text = Reading(dashboard.parts["faults"].widget.html).text
+    assert all(code in text for code in (kind.finding, *kind.also))
+    until(dashboard, lambda: codes[0] in dashboard.card.text)
+    run.wait(LONG)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.needs])
+def test_what_a_fault_needs_is_said_and_without_it_there_is_no_effect(dashboard, name):
+    kind = KINDS[name]
+    run = arm(dashboard, name).wait(LONG)
+    shown = dashboard.parts["faults"].widget
+    assert f"Needs {kind.needs}" in Reading(shown.html).text
+    assert [finding.code for finding in run.diagnosis.findings] == ["DDP508"], str(run.diagnosis)  # the script's own
+    if name != "reseeded":
+        until(dashboard, lambda: "was never triggered" in Reading(shown.html).text)
