@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ddpnb import arguments
@@ -74,17 +74,17 @@ class Groups:
             if like is not None:
                 order |= {"backend": like.backend, "timeout": like.timeout_s or timeout, "renews": True}
             armed: dict[int, dict[str, Any]] = {rank: {"holds": [], "faults": []} for rank in everybody}
-            variables: dict[int, Mapping[str, str | None]] = {rank: {} for rank in everybody}
             if like is None:  # else what is armed is for the run that follows
                 holds, faults = self._breakpoints.hand_over(everybody), self._faults.hand_over(everybody)
                 armed = {rank: {"holds": holds[rank], "faults": faults[rank]} for rank in everybody}
-                variables = {rank: self._faults.variables(rank) for rank in everybody}
 
             def begin(rank: int) -> Any:
                 return shared.processes.call(rank, protocol.start_up, order | armed[rank])
 
             def make(rank: int, step: str) -> Any:
-                environment = {**shared.environment(rank, port), **variables[rank]}
+                # Asked at each step: one that is made again after heal() has no fault any more.
+                faulty = self._faults.variables(rank) if like is None else {}
+                environment = {**shared.environment(rank, port), **faulty}
                 own = {"step": step, "log": logs[rank], "environment": environment}
                 return shared.processes.call(rank, protocol.start_up, order | own)
 
