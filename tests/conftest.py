@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ import ddpnb
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    """Where pyplot is loaded it keeps the figures of plots."""
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
 
 
 @pytest.fixture(scope="session")

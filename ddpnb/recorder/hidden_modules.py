@@ -83,7 +83,7 @@ class _View:
 
     def end(self) -> None:
         others = self._shadowed | _in_the_way()
-        for name in [name for name in sys.modules if name.partition(".")[0] in others]:
+        for name in [name for name in list(sys.modules) if name.partition(".")[0] in others]:
             del sys.modules[name]
         sys.modules.update(self._modules)
         self._active = False

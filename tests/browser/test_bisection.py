@@ -84,7 +84,7 @@ def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
     expect(found.get_by_role("article", name="DDP301")).to_contain_text("recipe.py:")
     causes = page.get_by_role("list", name="what may be the cause").get_by_role("listitem").filter(has_text="cause")
     expect(causes).to_have_count(2)
-    box = page.locator(".jp-OutputArea-output").bounding_box()
+    box = page.locator(".jp-OutputArea-output").first.bounding_box()
     assert box is not None
     clip = {"x": box["x"] - 8, "y": box["y"] - 2, "width": box["width"] + 16, "height": box["height"] + 10}
     page.screenshot(path=kept(f"bisection-{theme.lower()}"), clip=clip)

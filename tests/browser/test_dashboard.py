@@ -84,16 +84,16 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     expect(card).to_be_visible(timeout=LONG_MS)
     expect(card).to_contain_text("Rank 1 never calls the all_reduce")
     board = of(page, "rank board")
-    expect(board.get_by_role("button", name="rank 1").get_by_text("DDP301")).to_be_visible()
-    expect(board.get_by_role("button", name="rank 0")).to_contain_text("waiting")
+    expect(board.get_by_role("button", name="rank 1:").get_by_text("DDP301")).to_be_visible()
+    expect(board.get_by_role("button", name="rank 0:")).to_contain_text("waiting")
     expect(of(page, "variables of all ranks").get_by_role("table")).to_be_visible()
     picture(page, f"dashboard-{theme}")
     check_access(page)
-    board.get_by_role("button", name="rank 0").click()
+    board.get_by_role("button", name="rank 0:").click()
     expect(page.get_by_role("table", name="last calls of rank 0")).to_contain_text("all_reduce")
 
     of(page, "world").get_by_role("button", name="release").click()
-    expect(board.get_by_role("button", name="rank 0")).to_contain_text("idlelast run: ")  # as the head says, too
+    expect(board.get_by_role("button", name="rank 0:")).to_contain_text("idlelast run: ")  # as the head says, too
     expect(of(page, "world").get_by_role("status").first).to_contain_text("idle")
     expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: hang")
     expect(of(page, "diagnosis").get_by_text("Last run (")).to_be_visible()
@@ -227,12 +227,12 @@ def test_by_keyboard_alone(lab, page):
     tab_to(page, "launch")
     page.keyboard.press("Enter")
     expect(of(page, "world").get_by_text("idle", exact=True)).to_be_visible(timeout=LONG_MS)
-    expect(page.get_by_role("button", name="rank 1")).to_be_visible()
-    assert page.get_by_role("button", name="rank 2").count() == 0
+    expect(page.get_by_role("button", name="rank 1:")).to_be_visible()
+    assert page.get_by_role("button", name="rank 2:").count() == 0
     tab_to(page, "rank 0")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="rank 1")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name="rank 1:")).to_have_attribute("aria-pressed", "true")
     tab_to(page, "Run")
     page.keyboard.press("Enter")
     tab_to(page, "script")
@@ -243,7 +243,7 @@ def test_by_keyboard_alone(lab, page):
     while page.evaluate("document.activeElement.textContent.trim()") != "release":
         page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("button", name="rank 0")).to_contain_text("last run: ")
+    expect(page.get_by_role("button", name="rank 0:")).to_contain_text("last run: ")
     assert page.locator(".jp-Cell").count() == 1  # none of the keys was the notebook's
 
 

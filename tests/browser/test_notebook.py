@@ -24,7 +24,7 @@ def test_keys_that_are_pressed_in_the_dashboard_are_not_the_notebooks(lab, chrom
         errors: list[str] = []  # from now on: as it loads, Notebook complains about itself
         page.on("pageerror", lambda error: errors.append(f"{error}\n{error.stack}"))
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-        rank = page.get_by_role("group", name="rank board", exact=True).get_by_role("button", name="rank 0")
+        rank = page.get_by_role("group", name="rank board", exact=True).get_by_role("button", name="rank 0:")
         while not rank.is_visible():
             if page.locator(".jp-InputPrompt").first.inner_text() == "[ ]:":  # it said idle before it takes a run
                 lab.run_all(page)

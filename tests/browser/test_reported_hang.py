@@ -61,7 +61,7 @@ def test_the_notebook_by_mouse(theme, lab, page):
     world.scroll_into_view_if_needed()
     picture(page, f"report-re-enacted-{theme}")
     world.get_by_role("button", name="release").click()
-    live = of(page, "rank board").last.get_by_role("button", name="rank 0")
+    live = of(page, "rank board").last.get_by_role("button", name="rank 0:")
     expect(live).to_contain_text("last run: ")  # it was released
 
     recording.get_by_label("script").fill("train.py")

@@ -41,7 +41,7 @@ def test_the_last_state_stays_when_the_kernel_is_gone(lab, page, chromium):
       look();
     }""")
     lab.run_all(page)
-    expect(of(page, "world").get_by_text("hang, detected")).to_be_visible(timeout=READY_MS)
+    expect(of(page, "world").get_by_text("detected after")).to_be_visible(timeout=READY_MS)
     marked = page.evaluate_handle("() => document.querySelector('.ddpnb canvas')")
     saved = page.locator(f'[aria-label="{SAVED}"]')
     expect(saved).to_contain_text("DDP308", timeout=READY_MS)

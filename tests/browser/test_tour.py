@@ -50,8 +50,8 @@ def test_every_cell_with_the_mouse(lab, page, theme):
             expect(page.get_by_role("article", name="DDP301").last).to_contain_text(
                 "Rank 1 never calls the all_reduce", timeout=60_000
             )
-            expect(of(page, "rank board").get_by_role("button", name="rank 1")).to_contain_text("DDP301")
-            expect(of(page, "rank board").get_by_role("button", name="rank 0")).to_contain_text(
+            expect(of(page, "rank board").get_by_role("button", name="rank 1:")).to_contain_text("DDP301")
+            expect(of(page, "rank board").get_by_role("button", name="rank 0:")).to_contain_text(
                 "waiting", timeout=30_000
             )
             keep_dashboard(page, theme)

@@ -119,7 +119,7 @@ def test_wrong_use_says_where_the_help_is(magic, line, told):
 
 def test_every_magic_has_help():
     magics = [name for kind in DdpMagics.magics.values() for name in kind]
-    assert len(magics) == 14
+    assert len(magics) == 15
     for name in magics:
         told = getattr(DdpMagics, name).__doc__
         assert f"%{name}" in told and len(told.splitlines()) > 4, told

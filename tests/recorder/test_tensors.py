@@ -154,7 +154,7 @@ def test_a_tensor_that_does_not_lie_in_one_piece_is_read_in_its_logical_order():
 
 def test_of_a_large_tensor_parts_are_read_that_lie_evenly_over_it():
     x = torch.zeros(1).expand(3 * LOOKED_AT + 1)
-    found = answer({"x": x.contiguous()}, "x")
+    found = answer({"x": x.contiguous()}, "x", timeout=60.0)
     assert found["elements"] == 3 * LOOKED_AT + 1
     assert LOOKED_AT // 2 < found["looked_at"] <= LOOKED_AT
     assert found["looked_at"] == found["zeros"]
