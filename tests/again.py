@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 MOST = 5  # failures in all lanes; more are no accident
+LONGEST = 8  # files that are named
 SHOWN = 40  # last lines of a first failure
 
 
@@ -27,17 +28,25 @@ class Reporter:
         self.path = path
         self.passed: list[str] = []
         self.failures: dict[str, str] = {}
+        self.durations: dict[str, float] = {}  # of each file, in seconds
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
+        self.durations[file] = self.durations.get(file, 0.0) + report.duration
         if report.failed:
             self.failures.setdefault(report.nodeid, report.longreprtext)
         elif report.passed and report.when == "call":
             self.passed.append(report.nodeid)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
-        content = {"exit_status": int(exitstatus), "passed": self.passed, "failures": self.failures}
+        content = {
+            "exit_status": int(exitstatus),
+            "passed": self.passed,
+            "failures": self.failures,
+            "durations": self.durations,
+        }
         self.path.write_text(json.dumps(content))
 
 
@@ -61,6 +70,8 @@ def main(folder: Path, lanes: list[str]) -> int:
             print(f"lane {lane} ended with exit status {status}, and no test failed: its output says why")
             return 1
         failures |= report["failures"]
+        longest = sorted(report["durations"].items(), key=lambda one: -one[1])[:LONGEST]
+        print(f"lane {lane}: longest are", ", ".join(f"{file} ({seconds:.0f} s)" for file, seconds in longest))
     if len(failures) > MOST:
         print(f"{len(failures)} tests failed:", *failures, sep="\n  ")
         return 1

@@ -39,6 +39,7 @@ from ddpnb.processes.rank_processes import RankProcesses
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
 _LEAST_S = 0.05  # less is too short for stacks from outside
+_HOST_S = 1.0  # between two reads of the facts of the machine, for a look
 _HISTORY = 1024  # calls and time marks of a rank that a Recording taken live goes back
 
 
@@ -70,6 +71,8 @@ class Observer:
         self._sampler = Sampler()
         self._sources = SourceFiles()
         self._killed_before = machine.oom_kills()
+        self._host: dict[str, Any] = {}
+        self._host_at = -math.inf
         self._curves = CurveHistory(time.monotonic_ns())
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
         self._lines = LineFiles(folder, run)
@@ -129,6 +132,10 @@ class Observer:
         """The status vectors of all ranks."""
         return {rank: known.status for rank, known in self._ranks.items()}
 
+    def stands(self, rank: int) -> bool:
+        """Whether, according to its black box, the rank waits in a call or is held before one."""
+        return self._ranks[rank].stands
+
     def waits(self, rank: int) -> bool:
         """Whether, according to its black box, a thread of the rank waits in a call."""
         return self._ranks[rank].waits
@@ -173,7 +180,8 @@ class Observer:
             with_locals: and for the variables in them.
             values: also for what tells two tensors of one shape apart.
             history: how many calls and time marks of each rank it goes back.
-            follow: read the digests of the replicas and the time account too.
+            follow: read the digests of the replicas, the time account and the executed lines too; without them the
+                facts of the machine may be a second old.
             outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
         end = time.monotonic() + outside_s
@@ -201,7 +209,7 @@ class Observer:
         with self._lock:
             if follow:
                 self.follow()
-            return self._recording(answers, history, with_stacks=ask, with_curves=follow, end=end)
+            return self._recording(answers, history, with_stacks=ask, whole=follow, end=end)
 
     def _recording(
         self,
@@ -209,14 +217,17 @@ class Observer:
         history: int,
         *,
         with_stacks: bool,
-        with_curves: bool,
+        whole: bool,
         end: float,
     ) -> Recording:
         records = {
-            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, end=end)
+            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, whole=whole, end=end)
             for rank in self._ranks
         }
-        host = {**machine.facts(), **{f"{name}_before": count for name, count in self._killed_before.items()}}
+        now = time.monotonic()
+        if whole or now - self._host_at > _HOST_S:
+            self._host, self._host_at = machine.facts(), now
+        host = {**self._host, **{f"{name}_before": count for name, count in self._killed_before.items()}}
         sources = self._sources.of(records)
         return Recording(
             len(self._ranks),
@@ -225,11 +236,11 @@ class Observer:
             time.monotonic_ns(),
             host,
             edited=tuple(self._sources.edited),
-            curves=self._curves.curves() if with_curves else None,
+            curves=self._curves.curves() if whole else None,
         )
 
     def _record_of(
-        self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, end: float
+        self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, whole: bool, end: float
     ) -> RankRecord:
         known, pid, device = self._ranks[rank], self._processes.pid(rank), self._processes.device(rank)
         status, ending = known.status, self.ending(rank)
@@ -266,7 +277,7 @@ class Observer:
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
             unrecorded=not self._processes.recorded,
-            lines=self._lines.of(rank),
+            lines=self._lines.of(rank) if whole else None,
         )
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:

@@ -24,6 +24,7 @@ _ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
+_LAST_CALLS = 4  # among which is the one that a rank waits in
 _EXIT_S = 2.0  # that a process may take to end after its script
 
 
@@ -79,10 +80,16 @@ class RankProgress:
     @property
     def waits(self) -> bool:
         """Whether, according to its black box, a thread waits in a call."""
+        return self._in_state(CallState.WAITING, CallState.ENTERED)
+
+    @property
+    def stands(self) -> bool:
+        """Whether, according to its black box, a thread waits in a call or is held before one."""
+        return self._in_state(CallState.WAITING, CallState.ENTERED, CallState.HELD)
+
+    def _in_state(self, *states: CallState) -> bool:
         reader = self._reader
-        return reader is not None and any(
-            call.state in (CallState.WAITING, CallState.ENTERED) for call in reader.calls(4)
-        )
+        return reader is not None and any(call.state in states for call in reader.calls(_LAST_CALLS))
 
     def ending(self, exit_status: int | None, *, with_process: bool = False) -> Ending | None:
         """How the script ended; None while it runs.

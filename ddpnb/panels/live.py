@@ -79,7 +79,7 @@ class _Look:
         running = [rank for rank in statuses if self._observer.ending(rank) is None]
         still = {rank for rank in running if statuses[rank] == self._before.get(rank)}
         self._before, self._shown_still = statuses, self._shown_still & still
-        stands = allowed and bool(still - self._shown_still)
+        stands = allowed and any(self._observer.stands(rank) for rank in still - self._shown_still)
         state = statuses, running, self.run is not None and self.run.done
         host = now - self._looked >= _HOST_S
         if not (hurried or stands or (due and (host or state != self._shown))):
@@ -89,9 +89,7 @@ class _Look:
             self._observer.look()
             self._looked = now
         self._shown, self._outcome = state, self.run.outcome if self.run is not None else ""
-        if now - self._changed >= _STILL_S:
-            self._ask(running)
-        recording = self._observer.record(ask=False, history=_HISTORY, follow=False)
+        recording = self._record(running, ask=now - self._changed >= _STILL_S)
         ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
         fresh, self._fresh = self._fresh, False
         calls, lost = self._calls()
@@ -123,14 +121,15 @@ class _Look:
     def _still(self, rank: int) -> bool:
         return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]
 
-    def _ask(self, running: Sequence[int]) -> None:
-        """Request the stacks of ranks that stopped and have not been asked at this place."""
+    def _record(self, running: Sequence[int], *, ask: bool) -> Recording:
+        """A Recording of now. ``ask``: request the stacks of ranks that stopped and have not been asked at this place."""
         again = not self._recorded and time.monotonic() - self._asked >= _AGAIN_S
-        if self.run is None or (all(self._still(rank) for rank in running) and not again):
-            return
-        self._asked = time.monotonic()
-        taken = self._observer.record(ask=True, with_locals=False, history=_HISTORY, follow=False)
-        self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
+        ask = ask and self.run is not None and (again or not all(self._still(rank) for rank in running))
+        taken = self._observer.record(ask=ask, with_locals=False, history=_HISTORY, follow=False)
+        if ask:
+            self._asked = time.monotonic()
+            self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
+        return taken
 
     def _calls(self) -> tuple[dict[int, tuple[Call, ...]], bool]:
         found: dict[int, tuple[Call, ...]] = {}

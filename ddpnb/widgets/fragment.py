@@ -28,7 +28,7 @@ class Fragment(View):
     Args:
         html: rendered by ``ddpnb.render``, which escapes all data of ranks. The page drops whatever is not in the
             allow-list of ``static/sanitize.js``.
-        text: the content as plain text.
+        text: the content as plain text, or what makes it when it is wanted.
         label: name for screen readers.
         title: a heading above it.
         folds: whether it opens and closes by its title; it is closed until ``unfold()`` or a click opens it,
@@ -50,7 +50,7 @@ class Fragment(View):
     def __init__(
         self,
         html: str = "",
-        text: str = "",
+        text: str | Callable[[], str] = "",
         label: str = "",
         on_action: Action | None = None,
         on_unfolded: Callable[[], None] | None = None,
@@ -66,6 +66,8 @@ class Fragment(View):
 
     @property
     def text(self) -> str:
+        if callable(self._text):
+            self._text = self._text()
         return self._text
 
     @property
@@ -111,7 +113,7 @@ class Fragment(View):
         """Close it again, in all views, if ``unfold()`` has opened it."""
         self.unfolded = -abs(self.unfolded)
 
-    def show(self, html: str, text: str = "") -> None:
+    def show(self, html: str, text: str | Callable[[], str] = "") -> None:
         """Replace the content."""
         self._text = text
         if html != self.html:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
@@ -62,7 +63,7 @@ class Board(Fragment):
 
     def show_tiles(self, tiles: Sequence[boards.Tile], recording: Recording) -> None:
         """Show these tiles of the recording."""
-        self.show(board.board(tiles, recording.host, self.chosen), board.text(tiles))
+        self.show(board.board(tiles, recording.host, self.chosen), partial(board.text, tiles))
 
 
 class Stacks(Fragment):

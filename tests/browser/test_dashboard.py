@@ -42,6 +42,30 @@ def check_access(page: Page) -> None:
     assert not found.response["violations"], found.generate_report()
 
 
+def test_a_tab_that_lies_behind_another_says_so(lab, page):
+    show = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\ndashboard = ddpnb.show(world)\ndashboard"
+    wait = """
+import time
+def until(unseen, end=30):
+    end += time.monotonic()
+    while dashboard.head.unseen is not unseen and time.monotonic() < end:
+        time.sleep(0.1)
+    print("unseen" if dashboard.head.unseen else "seen", "in time" if time.monotonic() < end else "too late")
+"""
+    behind = "until(False)\nprint('now hide it')\nuntil(True)\nuntil(False)\nworld.close()\nprint('closed')"
+    lab.open(page, lab.write("behind.ipynb", show, wait, behind))
+    page.get_by_role("button", name="New Launcher").last.click()
+    ours = page.get_by_role("tab", name="behind.ipynb")
+    ours.click()
+    lab.run_all(page)
+    last = page.locator(".jp-Cell").last
+    expect(last).to_contain_text("now hide it", timeout=LONG_MS)
+    page.get_by_role("tab", name="Launcher").click()
+    page.wait_for_timeout(1000)
+    ours.click()
+    expect(last).to_contain_text("seen in time\nnow hide it\nunseen in time\nseen in time\nclosed", timeout=LONG_MS)
+
+
 @pytest.mark.parametrize("theme", ["Light"])  # the dark one: test_job, test_bisection
 def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     lab.open(page, lab.write("dashboard.ipynb", "import ddpnb\nddpnb.show()"), theme)

@@ -21,6 +21,7 @@ class InjectFaults(Part[Fragment]):
         self._kind = next(iter(KINDS))  # whose form is shown
         self._enabled = True
         self._missed: list[str] = []
+        self._of: object = None  # what is shown
 
     def refresh(self, head: Head) -> None:
         self._enabled = head.alive
@@ -41,8 +42,8 @@ class InjectFaults(Part[Fragment]):
     def _show(self) -> None:
         answer = self.context.tasks.answer(self.name)
         armed = [(str(one), "") for one in self.context.actions.injections]
-        self.widget.show(
-            faults.faults(
-                self._kind, self.context.world.size, armed, enabled=self._enabled, answer=answer, missed=self._missed
-            )
-        )
+        size, enabled, missed = self.context.world.size, self._enabled, self._missed
+        of = self._kind, size, armed, enabled, answer, missed
+        if of != self._of:
+            self._of = of
+            self.widget.show(faults.faults(self._kind, size, armed, enabled=enabled, answer=answer, missed=missed))

@@ -129,10 +129,14 @@ function render({ model, el }) {
       copying.then(answer("copied"), answer("not copied"));
     }
   };
-  // Nothing need be computed for a page that lies behind others.
+  // Nothing need be computed for a page, or a tab of it, that lies behind others.
   const page = Math.random().toString(36).slice(2);
-  const seen = (here) => model.get("watched") && model.send({ action: "seen", values: { page, here } });
-  const visibility = () => seen(document.hidden ? "" : "1");
+  let shows = null;
+  const seen = (here) => {
+    if (model.get("watched") && here !== shows) model.send({ action: "seen", values: { page, here } });
+    shows = here;
+  };
+  const visibility = () => seen(document.hidden || !body.getClientRects().length ? "" : "1");
   body.addEventListener("click", clicked);
   body.addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("keydown", entered);
@@ -148,7 +152,10 @@ function render({ model, el }) {
   model.on("msg:custom", received);
   document.addEventListener("visibilitychange", visibility);
   const unfollow = followLinks(model, body);
-  const resized = new ResizeObserver(scrollers);
+  const resized = new ResizeObserver(() => {
+    scrollers();
+    visibility();
+  });
   resized.observe(body);
   const timer = setInterval(tick, TICK_MS);
   show();
