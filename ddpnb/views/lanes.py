@@ -20,16 +20,13 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.views.arrivals import Arrivals
 from ddpnb.views.columns import EVENT, CallReader, Shown
+from ddpnb.views.drawn_calls import drawn
 from ddpnb.views.lane import Columns, DrawnCall, Lane, ShownRun
 from ddpnb.views.lane_calls import KEEP, LaneCalls
 from ddpnb.views.marks import Doing, LaneMark, begin_of, doings, few, marks, representatives
 
 MOST = 64  # lanes
 MOST_RUNS = 20  # with more, the oldest is dropped
-_CLOCKS_S = 0.001  # a collective that ended this long before the last arrival: the clocks differ
-# The end of a call that no Python code waits for is recorded at the next call. A long call that ended so shortly
-# before the next one was most likely asynchronous, as all calls of DDP's reducer are.
-_NEXT_S, _LONG_S = 200e-6, 2e-3
 
 
 class Lanes:
@@ -327,23 +324,7 @@ class Lanes:
         """The calls of a lane in this run (the last ones) as they are drawn, in the order of time."""
         events = self._calls[rank].of_run
         events = events[np.argsort(events["begin"], kind="stable")][-last:]
-        begin, end, state = events["begin"], events["end"], events["state"]
-        met = self._arrivals.met()[events["place"]]
-        following = np.append(begin[1:], np.inf)
-        long = end - np.fmax(begin, np.where(met <= end, met, begin)) > _LONG_S
-        late = (state == Shown.DONE) & (following <= end + _NEXT_S) & ((following < end) | long)
-        state = np.where(late, np.uint8(Shown.LEFT), state)
-        # The end of an asynchronous call was not recorded: it was not before all ranks arrived.
-        unseen = (state == Shown.LEFT) & (met <= end + _CLOCKS_S)
-        end = np.fmax(begin, np.where(unseen, met, np.where(np.isinf(end), self.now, end)))
-        never = (events["state"] == Shown.OPEN) | (events["state"] == Shown.LEFT)  # it ended before all had come
-        met = np.where(met > end + _CLOCKS_S, np.where(never, end, begin), met)
-        open_ = (state == Shown.OPEN) | (state == Shown.LEFT) | (state == Shown.HELD)
-        met = np.clip(np.where(np.isnan(met), np.where(open_, end, begin), met), begin, end)
-        return [
-            DrawnCall(float(begin[at]), float(met[at]), float(end[at]), Shown(int(state[at])), self._title(event), int(event["number"]))
-            for at, event in enumerate(events)
-        ]  # fmt: skip
+        return drawn(events, self._arrivals.met()[events["place"]], self.now, self._title)
 
     def _title(self, event: Any) -> str:
         title = self._reader.texts[self._reader.kinds[event["kind"]][0]]
