@@ -111,12 +111,12 @@ class _Look:
         """A rank with its stacks; without the old record if it was restarted since."""
         if self.run is not None and not self.members[one.rank][1]:
             return RankRecord(one.rank, one.pid, device=one.device)
+        judged = self.run.recording if self.run is not None and self.run.done else None
+        known = judged.ranks[one.rank] if judged is not None else one
+        one = replace(one, samples=known.samples)  # only the run's own observer reads them
         if one.ending is not None:
             return one
-        if self._still(one.rank):
-            return replace(one, stacks=self._stacks[one.rank][1])
-        judged = self.run.recording if self.run is not None and self.run.done else None
-        return replace(one, stacks=judged.ranks[one.rank].stacks) if judged is not None else one
+        return replace(one, stacks=self._stacks[one.rank][1] if self._still(one.rank) else known.stacks)
 
     def _still(self, rank: int) -> bool:
         return rank in self._stacks and self._stacks[rank][0] == self._statuses[rank]

@@ -31,6 +31,7 @@ _FINDINGS = 16  # written out in full as text
 _PLACES = 8
 _FILES = 32  # that sentences may name
 _PATH = 1000  # characters of a path
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
@@ -92,7 +93,7 @@ def finding_html(finding: Finding, below: str = "") -> str:
     places = _places(finding, markup.place)
     where = f"<div>Where: {places}</div>" if places else ""
     certainty = f"<div>{CERTAINTY[finding.certainty]}</div>" if CERTAINTY[finding.certainty] else ""
-    fix = f'<div class="fix"><b>Fix:</b> {markup.text(finding.remedy)}</div>' if finding.remedy else ""
+    fix = f'<div class="fix"><b>Fix:</b> {_words(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
@@ -106,13 +107,19 @@ def _linked(words: str, finding: Finding) -> str:
     """A sentence of a finding, with links where it names a line of a file in which the finding has a place."""
     files = sorted({site.file for _, site in finding.where if len(site.file) <= _PATH}, key=len, reverse=True)[:_FILES]
     if not files:
-        return markup.text(words)
+        return _words(words)
     named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, files))}):(\d{{1,9}})\b")
     parts = named.split(words)  # a text, then a file, a line and a text, again and again
-    found = [markup.text(parts[0])]
+    found = [_words(parts[0])]
     for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        found += [markup.place(Site(file, int(line), "")), markup.text(rest)]
+        found += [markup.place(Site(file, int(line), "")), _words(rest)]
     return "".join(found)
+
+
+def _words(text: str) -> str:
+    """A sentence in which code stands between backticks."""
+    parts = _CODE.split(text)  # a text, then code and a text, again and again
+    return "".join(f"<code>{markup.text(one)}</code>" if n % 2 else markup.text(one) for n, one in enumerate(parts))
 
 
 def _hint(hint: Hint | None) -> str:

@@ -72,7 +72,7 @@ def _row(row: Row, shown: int | None) -> str:
     )
     return (
         f'<tr{markup.attributes({"aria-current": "true" if here else None})}><th scope="row">{row.number}</th><td><code>{markup.text(row.what, 80)}</code></td>'
-        f"<td>{markup.text(row.began)}</td><td>{took}</td>"
+        f'<td class="wide">{markup.text(row.began)}</td><td class="wide">{took}</td>'
         f'<td class="wide"><span class="{role}">{markup.icon(image)} {markup.text(words)}</span></td>'
         f"<td>{markup.text(codes, 200)}</td><td>{button}</td></tr>"
     )
