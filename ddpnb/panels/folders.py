@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-MOST = 500  # entries that are listed
+MOST = 4000  # entries that are listed
 
 
 @dataclass(frozen=True, slots=True)
