@@ -69,7 +69,7 @@ def test_a_job_is_opened_stepped_and_released(theme, lab, page, tmp_path):
         head, board = of(page, "job"), of(page, "rank board")
         expect(head.get_by_text("running")).to_be_visible()
         head.get_by_role("button", name="hold").click()
-        ranks = [board.get_by_role("button", name=f"rank {rank}") for rank in (0, 1)]
+        ranks = [board.get_by_role("button", name=f"rank {rank}:") for rank in (0, 1)]
         before_all = boxes(head)
         call = held_at(board, ranks)
         assert boxes(head) == before_all
