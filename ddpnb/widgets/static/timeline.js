@@ -7,7 +7,7 @@ import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "
 
 const LOST_MS = 8000; // without an update
 const ASK_MS = 2000; // before one asks again
-const FRAME_MS = 66; // while time passes by itself
+const FRAME_MS = 125; // while time passes by itself: the browser may share its cores with the ranks
 const CALM_MS = 1000; // the same for those who want little motion
 const CLICK = 4; // pixels: what moves less is a click
 const NEAR = 4; // pixels: how near the pointer must be
