@@ -53,6 +53,8 @@ class Tile:
 def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
     """The ranks of a Recording in rank order; beyond ``SINGLE`` ranks, equal ones share a tile.
 
+    A culprit that has ended has the line where it left the way of the others, as its finding says.
+
     Args:
         recording: of any moment.
         findings: of that moment, if any are known.
@@ -66,7 +68,11 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
         for side in finding.sides
         for rank in side
     }
-    by_rank = standings(recording)
+    left = {r: site for f in reversed(errors) for r, site in reversed(f.where) if r in f.culprits and site.line}
+    by_rank = {
+        rank: replace(one, site=left[rank]) if one.state is RankState.ENDED and rank in left else one
+        for rank, one in standings(recording).items()
+    }
     missing = _missing(recording, by_rank)
     found = [
         _tile(recording, standing, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))

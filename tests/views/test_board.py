@@ -141,6 +141,14 @@ def test_the_first_finding_that_names_a_rank_counts():
     assert [tile.finding for tile in found] == ["", "DDP301", "DDP999"]
 
 
+def test_a_culprit_that_has_ended_has_the_line_of_its_finding():
+    missing = Finding(type_of("DDP301"), "", (1,), where=((1, line(41)), (1, line(30)), (0, line(9))))
+    first, second = board(
+        Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).calls("barrier", line(30)).finishes(), findings=(missing,)
+    )
+    assert (first.site, second.site) == (line(9), line(41))
+
+
 @pytest.mark.parametrize("severity", ["warning", "note"])
 def test_only_errors_have_culprits(severity):
     finding = Finding(type_of("DDP315"), "", (0,), (1,), severity=severity)
