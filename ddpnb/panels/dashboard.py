@@ -50,7 +50,7 @@ class Dashboard(Panel):
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask, self._show_run)
         self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
         self.card = Card(headline=False)
-        FindingActions(self.card, self._recording, self._act)
+        FindingActions(self.card, lambda: self._context.snapshot()[0], self._act)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
         self.detail = Fragment(label="what was chosen", on_action=self._act)
@@ -228,12 +228,6 @@ class Dashboard(Panel):
             self._choose(int(values["rank"]))
         elif action == "select":
             self._select(values)
-
-    def _recording(self) -> Recording:
-        """Of the findings that are shown."""
-        run = self.world.last_run
-        recording = run.recording if run is not None else None
-        return recording if recording is not None else self.world.snapshot()
 
     def _look(self) -> None:
         self._live.hurry()

@@ -134,11 +134,16 @@ def page(chromium):
     assert not errors, errors
 
 
-def kept(name: str) -> Path:
-    """Where a picture of the last tests is kept: CI has it among its artefacts."""
-    folder = Path(os.environ.get("DDPNB_SCREENSHOTS") or ROOT / "artifacts")
-    folder.mkdir(exist_ok=True)
-    return folder / f"{name}.png"
+def kept(name: str, folder: str = "") -> Path:
+    """Where a picture of the last tests is kept: among the artefacts of CI, or in this folder."""
+    path = Path(folder or ROOT / "artifacts")
+    path.mkdir(exist_ok=True)
+    return path / f"{name}.png"
+
+
+def of_docs(name: str) -> Path:
+    """Where a picture is kept that the docs show: `make pictures` sets the folder."""
+    return kept(name, os.environ.get("DDPNB_SCREENSHOTS", ""))
 
 
 def picture(page: Page, name: str) -> None:

@@ -7,7 +7,7 @@ import os
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import kept, picture
+from tests.browser.conftest import of_docs, picture
 from tests.browser.test_dashboard import check_access, of
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
@@ -87,7 +87,7 @@ def test_pause_judge_undo_and_write_by_mouse(theme, lab, page):
     box = page.locator(".jp-OutputArea-output").first.bounding_box()
     assert box is not None
     clip = {"x": box["x"] - 8, "y": box["y"] - 2, "width": box["width"] + 16, "height": box["height"] + 10}
-    page.screenshot(path=kept(f"bisection-{theme.lower()}"), clip=clip)
+    page.screenshot(path=of_docs(f"bisection-{theme.lower()}"), clip=clip)
     found.get_by_role("button", name="write repro.sh").click()
     expect(form).to_contain_text("Written: repro.sh")
     assert "recipe.py --evaluate --checkpoint best.pt --teams" in (lab.work / "repro.sh").read_text()

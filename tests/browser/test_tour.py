@@ -8,7 +8,7 @@ import os
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import NOTEBOOKS, kept
+from tests.browser.conftest import NOTEBOOKS, of_docs
 
 CELLS = json.loads((NOTEBOOKS / "tour.ipynb").read_text())["cells"]
 
@@ -29,7 +29,7 @@ def keep_dashboard(page: Page, theme: str) -> None:
         "width": top["width"] + 24,
         "height": end["y"] + end["height"] - top["y"] + 24,
     }
-    page.screenshot(path=kept(f"tour-{theme.lower()}"), clip=clip)
+    page.screenshot(path=of_docs(f"tour-{theme.lower()}"), clip=clip)
 
 
 @pytest.mark.browser

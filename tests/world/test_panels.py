@@ -206,7 +206,7 @@ def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
     page("1")
 
 
-def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk):
+def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk, tmp_path, monkeypatch):
     world, shown = desk.world, desk.dashboard
     desk.runs(PACED, "3")
     good = world.last_run
@@ -241,6 +241,14 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk):
     desk.is_done()
     desk.clicks("history", "show run", number="9999")
     desk.says("history", "run 9999 is not kept any more")
+    desk.runs(PACED, "3")
+    desk.clicks("history", "show run", number=bad.number)
+    desk.sees(shown.card, f"Run {bad.number} (")
+    monkeypatch.chdir(tmp_path)
+    shown.card.on_action("save finding", {"number": "0"})
+    desk.until(lambda: "Saved: hang.ddpnb" in Reading(shown.card.html).text)
+    assert ddpnb.diagnose(ddpnb.load("hang.ddpnb")).findings == bad.diagnosis.findings  # not the last run
+    desk.clicks("history", "show run", number="")
 
 
 def test_an_idle_rank_that_is_killed_is_shown_dead_at_once(desk):
