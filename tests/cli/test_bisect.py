@@ -35,7 +35,7 @@ for step in range(4):
 PAIR = "given.evaluate and given.num_workers > 2"
 GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 
-pytestmark = [pytest.mark.world, pytest.mark.beside]
+pytestmark = [pytest.mark.world, pytest.mark.beside, pytest.mark.timeout(240)]
 
 
 def write(folder, condition=PAIR):
@@ -47,7 +47,7 @@ def left(folder):
     return [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder)]
 
 
-def bisect(*args, cwd, timeout=110, **more):
+def bisect(*args, cwd, timeout=220, **more):
     return subprocess.run(
         [*DDPNB, "bisect", *map(str, args)],
         capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more,
