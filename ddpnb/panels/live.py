@@ -112,7 +112,7 @@ class _Look:
         if self.run is not None and not self.members[one.rank][1]:
             return RankRecord(one.rank, one.pid, device=one.device)
         judged = self.run.recording if self.run is not None and self.run.done else None
-        known = judged.ranks[one.rank] if judged is not None else one
+        known = judged.ranks.get(one.rank, one) if judged is not None else one
         one = replace(one, samples=known.samples)  # only the run's own observer reads them
         if one.ending is not None:
             return one

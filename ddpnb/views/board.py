@@ -53,7 +53,7 @@ class Tile:
 def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile, ...]:
     """The ranks of a Recording in rank order; beyond ``SINGLE`` ranks, equal ones share a tile.
 
-    A culprit that has ended has the line where it left the way of the others, as its finding says.
+    A culprit that has ended has the first line that its finding names for it.
 
     Args:
         recording: of any moment.

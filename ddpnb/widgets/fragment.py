@@ -66,9 +66,8 @@ class Fragment(View):
 
     @property
     def text(self) -> str:
-        if callable(self._text):
-            self._text = self._text()
-        return self._text
+        text = self._text  # another thread may replace it meanwhile
+        return text() if callable(text) else text
 
     @property
     def unseen(self) -> bool:
