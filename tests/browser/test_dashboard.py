@@ -61,7 +61,7 @@ def until(unseen, end=30):
     last = page.locator(".jp-Cell").last
     expect(last).to_contain_text("now hide it", timeout=LONG_MS)
     page.get_by_role("tab", name="Launcher").click()
-    page.wait_for_timeout(1000)
+    expect(last).to_contain_text("unseen in time", timeout=LONG_MS)
     ours.click()
     expect(last).to_contain_text("seen in time\nnow hide it\nunseen in time\nseen in time\nclosed", timeout=LONG_MS)
 

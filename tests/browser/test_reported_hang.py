@@ -62,7 +62,7 @@ def test_the_notebook_by_mouse(theme, lab, page):
     picture(page, f"report-re-enacted-{theme}")
     world.get_by_role("button", name="release").click()
     live = of(page, "rank board").last.get_by_role("button", name="rank 0:")
-    expect(live).to_contain_text("last run: ")  # it was released
+    expect(live).to_contain_text("last run: ", timeout=LONG_MS)  # it was released
 
     recording.get_by_label("script").fill("train.py")
     recording.get_by_role("button", name="export").click()
