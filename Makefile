@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix clean
+.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -83,6 +83,10 @@ pictures: $(VENV)/.tested browser
 	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py \
 	  tests/browser/test_bisection.py::test_pause_judge_undo_and_write_by_mouse
 
+# The documentation site, in site/: a warning of Sphinx is an error.
+docs: $(VENV)/.documented
+	$(BIN)/python -m docs.generator
+
 $(VENV)/bin/pip:
 	@test -w . || { echo "ddpnb: the folder $(CURDIR) is read-only: clone the project to another one, or pip install ddpnb."; exit 1; }
 	@echo "Creating the environment $(VENV) with $$($(PYTHON) --version)"
@@ -101,5 +105,10 @@ $(VENV)/.tested: $(VENV)/.installed
 	@$(PIP_INSTALL) -e ".[test]"
 	@touch $@
 
+$(VENV)/.documented: $(VENV)/.installed
+	@echo "Installing what the documentation needs"
+	@$(PIP_INSTALL) -e ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(MATRIX)
+	rm -rf $(VENV) $(MATRIX) site build

@@ -119,7 +119,8 @@ def _drop_unread() -> None:
             pass
 
 
-def _run(argv: list[str]) -> int:
+def parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line, with one of its own for each command."""
     # Imported here, where an interrupt is answered with a message.
     import argparse
 
@@ -127,21 +128,31 @@ def _run(argv: list[str]) -> int:
         def error(self, message: str) -> NoReturn:
             super().error(message.encode("unicode_escape").decode() if not message.isprintable() else message)
 
-    parser = Parser(
+    whole = Parser(
         prog="ddpnb",
         description="Debugger for PyTorch distributed training: find out why ranks hang, crash or diverge.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action="version", version=f"ddpnb {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    modules = {name: import_module(f"ddpnb.cli.{name}") for name in COMMANDS}
-    for name, module in modules.items():
+    whole.add_argument("--version", action="version", version=f"ddpnb {__version__}")
+    commands = whole.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        module = import_module(f"ddpnb.cli.{name}")
         command = commands.add_parser(name, help=module.HELP, description=module.HELP, allow_abbrev=False)
         module.add_arguments(command)
+    return whole
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    """What was typed after ``ddpnb``; ``command_line`` is the launch command after ``--``, or None."""
     typed, command_line = _split(argv)
-    arguments = parser.parse_args(typed)
+    arguments = parser().parse_args(typed)
     arguments.command_line = command_line
-    return modules[arguments.command].run(arguments)
+    return arguments
+
+
+def _run(argv: list[str]) -> int:
+    arguments = parse(argv)
+    return import_module(f"ddpnb.cli.{arguments.command}").run(arguments)
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str] | None]:

@@ -1,0 +1,47 @@
+"""``python -m docs.generator``: gather the pages in ``build/docs`` and make the site of them in ``site``."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from docs.generator.sources import sources
+
+ROOT = Path(__file__).parents[2]
+GATHERED = ROOT / "build" / "docs"
+SITE = ROOT / "site"
+
+
+def gather(folder: Path) -> None:
+    """Write all pages, and the files that they link to, into a folder, which is emptied first."""
+    shutil.rmtree(folder, ignore_errors=True)
+    gathered = sources(ROOT)
+    for name, text in gathered.pages.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    for name in gathered.files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, path)
+
+
+def main() -> int:
+    """Make the site; returns the exit status of Sphinx, for which a warning is an error."""
+    from sphinx.cmd.build import main as build
+
+    gather(GATHERED)
+    shutil.rmtree(SITE, ignore_errors=True)
+    options = ["--quiet", "--fail-on-warning", "--keep-going", "--nitpicky", "--jobs", "auto", "--fresh-env"]
+    folders = ["--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(GATHERED.with_name("doctrees"))]
+    status = build([*options, *folders, str(GATHERED), str(SITE)])
+    if status == 0:
+        print(
+            f"The site is in {SITE.relative_to(Path.cwd()) if SITE.is_relative_to(Path.cwd()) else SITE}: open index.html"
+        )
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
