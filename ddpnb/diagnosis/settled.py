@@ -47,10 +47,15 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
 
 
 def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:
-    """Whether each rank that has not ended has been blocked in a call for some time."""
+    """Whether each rank that has not ended has been blocked in a call for some time.
+
+    In a send or receive for ``patience`` seconds: only then does a discarded Work of its peer count as lost.
+    """
     open_ranks = [s for s in standing.values() if s.state is not RankState.ENDED]
     return bool(open_ranks) and all(
-        s.call is not None and s.state is RankState.WAITING and s.idle_s >= min(_MISMATCH_S, patience)
+        s.call is not None
+        and s.state is RankState.WAITING
+        and s.idle_s >= (patience if s.call.is_p2p else min(_MISMATCH_S, patience))
         for s in open_ranks
     )
 

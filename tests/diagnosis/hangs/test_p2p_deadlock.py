@@ -6,7 +6,7 @@ import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
-from tests.diagnosis.recordings import Rank, Script, group, line, only_finding, record
+from tests.diagnosis.recordings import Rank, Script, group, line, only_finding, record, recorded
 
 
 def test_two_ranks_that_both_receive_first():
@@ -76,6 +76,28 @@ def test_a_send_whose_work_was_thrown_away():
     assert (found.code, found.culprits, found.waiting) == ("DDP307", (0,), (1,))
     assert "discarded" in found.summary
     assert any(str(line(4)) in text for text in found.evidence)
+
+
+@pytest.mark.parametrize("idle", [2.5, 3.5])
+def test_a_send_whose_work_was_thrown_away_may_have_arrived_until_patience_runs_out(idle):
+    script = Script("""
+        import torch.distributed as dist
+
+        def main(x, rank):
+            if rank == 0:
+                dist.isend(x, 1)   # send
+            else:
+                dist.recv(x, 0)   # receive
+    """)
+
+    def make(rank):
+        if rank.rank:
+            return rank.waits("recv", script.at("receive"), peer=0, idle=idle)
+        return rank.sends(1, script.at("send"), state=CallState.DROPPED).finishes()
+
+    found = diagnose(recorded(make, 2, script), patience=3.0)
+    assert found.settled is (idle > 3.0)
+    assert [finding.code for finding in found.errors] == (["DDP307"] if found.settled else ["DDP316"])
 
 
 @pytest.mark.parametrize("op", ["send", "recv"])
