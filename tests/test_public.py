@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import subprocess
@@ -38,8 +37,8 @@ METHODS += [pytest.param(None, function, id=function.__name__) for function in F
 
 def ours():
     """The names of all classes of the package."""
-    trees = [ast.parse(path.read_text()) for path in PRODUCT.rglob("*.py") if "pitfalls" not in path.parts]
-    return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    texts = [path.read_text() for path in PRODUCT.rglob("*.py") if "pitfalls" not in path.parts]
+    return {name for text in texts for name in re.findall(r"^ *class (\w+)", text, re.MULTILINE)}
 
 
 OURS = ours()
