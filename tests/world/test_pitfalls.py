@@ -20,7 +20,7 @@ def run(traced_world):
         return traced_world.run(script, stream=None, fence=one.fence, patience=min(one.patience, 3.0)).wait(60)
 
     yield run
-    left = traced_world.release(2).left
+    left = traced_world.release(5).left  # a new process costs more than to wait for a rank that is slow
     if left:
         traced_world.restart(left)
 
