@@ -7,7 +7,6 @@ processes share counts once.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -25,8 +24,11 @@ from tempfile import TemporaryDirectory
 import psutil
 from jupyter_client.blocking.client import BlockingKernelClient
 
+from benchmarks import ranks
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
+
 ROOT = Path(__file__).parents[1]
-LIMIT_MB = 2048
 _TICK_S = 0.1
 TRAIN = """
 import ddpnb
@@ -36,6 +38,14 @@ run = world.run("notebooks/train.py", "--fixed", "--steps", "100000", stream=Non
 while not run.wait(1).done and min(rank.steps for rank in world.snapshot().ranks.values()) < {steps}:
     pass
 print(f"{{run.outcome}} after {{world.status()[0].steps}} steps")
+"""
+PLAIN = """
+import ipyparallel as ipp
+cluster = ipp.Cluster(n={ranks})
+client = cluster.start_and_connect_sync()
+def first():
+    import torch, torch.distributed
+client[:].apply_sync(first)
 """
 
 
@@ -136,40 +146,35 @@ def said(client: BlockingKernelClient, code: str, timeout: float = 60.0) -> str:
     return "".join(told)
 
 
-def pss(process: psutil.Process) -> float:
-    """MB."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.memory_full_info().pss / 2**20
-    return 0.0
-
-
 def _kind(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.NoSuchProcess):
         command = " ".join(process.cmdline())
-        for part, name in (("child engine", "rank"), ("child controller", "controller"), ("ipykernel_launcher", "kernel"), ("jupyter", "JupyterLab")):  # fmt: skip
+        for part, name in (("child.py engine", "rank"), ("child.py controller", "controller"), ("ipykernel_launcher", "kernel"), ("jupyter", "JupyterLab")):  # fmt: skip
             if part in command:
                 return name
     return "other"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=200, help="that it trains before memory is looked at")
-    given = parser.parse_args()
+def notebook_memory(quick: bool = False, count: int = 4, steps: int = 200) -> Iterator[Row]:
+    """memory of JupyterLab, its kernel and the ranks that train"""
+    count, steps = (2, 5) if quick else (count, steps)
+    sizes: dict[str, list[float]] = {}
     with lab() as server, server.kernel() as kernel:
-        told = said(kernel, TRAIN.format(ranks=given.ranks, steps=given.steps), 120)
-        print(f"train.py: {told.strip()}")
-        found: dict[str, list[float]] = {}
+        said(kernel, TRAIN.format(ranks=count, steps=steps), 120)
         for process in server.family():
-            found.setdefault(_kind(process), []).append(pss(process))
+            sizes.setdefault(_kind(process), []).extend(ranks.pss([process]))
         said(kernel, "world.close()")
-    for kind, sizes in found.items():
-        print(f"{kind:12} {len(sizes):2} {'process  ' if len(sizes) == 1 else 'processes'} {sum(sizes):6.0f} MB")
-    total = sum(map(sum, found.values()))
-    print(f"together {total:.0f} MB of {LIMIT_MB}: {'it fits' if total < LIMIT_MB else 'TOO MUCH'}")
-    return int(total >= LIMIT_MB)
+        plain: list[float] = []
+        said(kernel, PLAIN.format(ranks=count), 120)
+        plain = ranks.pss(server.family())
+        said(kernel, "cluster.stop_cluster_sync()")
+    note = ", ".join(f"{kind} {sum(each):.0f}" for kind, each in sizes.items())
+    total = (sum(map(sum, sizes.values())),)
+    yield Row(
+        "memory", f"JupyterLab, kernel with dashboard, {count} ranks that train", total, "MB",
+        "JupyterLab and plain ipyparallel, torch imported", (sum(plain),), Goal(1000.0, "median"), note,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    alone("memory", notebook_memory)

@@ -18,8 +18,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from benchmarks import ranks
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 
@@ -91,17 +94,26 @@ def finish(search: Search, fails: Callable[[Probe], bool]) -> None:
         search.answer(probe, "bad" if fails(probe) else "good")
 
 
-def counts(seed: int = 1) -> None:
-    chance = random.Random(seed)
-    for count in (8, 64, 1024):
-        probes: set[int] = set()
+def counts(quick: bool = False) -> Iterator[Row]:
+    """probes of a search"""
+    chance = random.Random(1)
+    for count, wanted in ((8, 3), (64, 6), (1024, 10)):
+        found: list[float] = []
         for culprit in range(1, count + 1) if count < 1024 else chance.sample(range(1, count + 1), 100):
             search = Search(RangeSpace("step", range(count + 1)), ends_known=True)
             finish(search, lambda probe, culprit=culprit: int(probe.at or 0) >= culprit)
-            probes.add(len(search.trials))
-        print(f"one culprit in an ordered range of {count}: {sorted(probes)} probes")
+            found.append(len(search.trials))
+        note = "git bisect needs as many: both halve the range"
+        yield Row(
+            "bisection",
+            f"one culprit in an ordered range of {count:,}",
+            tuple(found),
+            "probes",
+            goal=Goal(wanted, "most"),
+            note=note,
+        )
     ours, theirs, bounds = [], [], []
-    for _ in range(CASES):
+    for _ in range(20 if quick else CASES):
         names = [f"c{number}" for number in range(chance.randint(2, LARGEST))]
         culprits = set(chance.sample(names, chance.randint(1, min(5, len(names)))))
         d = len(culprits)
@@ -110,34 +122,36 @@ def counts(seed: int = 1) -> None:
         bounds.append(d * math.ceil(math.log2(len(names) / d)) + 3 * d)
     over = [one - bound for one, bound in zip(ours, bounds, strict=True) if one > bound]
     more = [one - other for one, other in zip(ours, theirs, strict=True) if one > other]
-    print(
-        f"{CASES} random sets of 2 to {LARGEST} components, 1 to 5 culprits: mean {statistics.mean(ours):.1f} probes,"
+    note = (
+        f"mean {statistics.mean(ours):.1f} against {statistics.mean(theirs):.1f}; above d*ceil(log2(n/d))+3d in {len(over)} "
+        f"(by at most {max(over, default=0)}), more than ddmin in {len(more)}"
     )
-    print(f"  ddmin {statistics.mean(theirs):.1f} (x{statistics.mean(ours) / statistics.mean(theirs):.2f});")
-    print(f"  above d * ceil(log2(n/d)) + 3d in {len(over)} cases (by at most {max(over, default=0)});")
-    print(f"  more than ddmin in {len(more)} cases (by at most {max(more, default=0)})")
+    what = f"1 to 5 culprits among 2 to {LARGEST}, {len(ours):,} random cases"
+    yield Row("bisection", what, tuple(map(float, ours)), "probes", "ddmin", tuple(map(float, theirs)), Goal(1.0), note)
 
 
-def sometimes(seed: int = 1) -> None:
-    chance = random.Random(seed)
-    right, probes, stated = 0, list[int](), list[float]()
-    for _ in range(100):
+def sometimes(quick: bool = False) -> Iterator[Row]:
+    """a failure that happens in 3 of 10 probes"""
+    chance = random.Random(1)
+    searches = 3 if quick else 100
+    right, probes, stated = 0, list[float](), list[float]()
+    for _ in range(searches):
         border = chance.randint(1, 63)
         search = Search(RangeSpace("step", range(64)), repeat=None)
         finish(search, lambda probe, border=border: int(probe.at or 0) >= border and chance.random() < 0.3)
         right += search.result is not None and search.result.first_bad == border
         probes.append(len(search.trials))
         stated.append(search.stated_confidence)
-    print(f"a failure that happens in 3 of 10 probes, range of 64, confidence 0.99: right in {right} of 100 searches,")
-    print(f"  median {statistics.median(probes):.0f} probes, stated confidence at least {min(stated):.4f}")
+    what = "a failure in 3 of 10 probes, range of 64, confidence 0.99: right answers"
+    note = f"{right} of {searches}, median {statistics.median(probes):.0f} probes, stated at least {min(stated):.4f}"
+    yield Row("bisection", what, (100 * right / searches,), "%", goal=Goal(99.0, "median", least=True), note=note)
 
 
-def probes() -> None:
-    """Seconds of a probe that hangs, in fresh processes, against a whole plain run that does not."""
+def probes(quick: bool = False) -> Iterator[Row]:
+    """a probe that hangs, in fresh processes and in a World, against a whole run by torchrun that works"""
     from ddpnb.bisection.command import CommandSpace
     from ddpnb.control.probing import Job, Prober
 
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     times: dict[str, list[float]] = {"torchrun, works": [], "probe, hangs": [], "probe with --fork, hangs": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -145,12 +159,11 @@ def probes() -> None:
         with open(script, "w") as file:
             file.write(SCRIPT)
         space = CommandSpace([script, "--extra"])
-        torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
-        for number in range(ROUNDS + 1):
+        for number in range(1 if quick else ROUNDS + 1):
             began = time.perf_counter()
             subprocess.run(
-                [torchrun, "--nproc-per-node", "2", script],
-                env=environment,
+                [ranks.TORCHRUN, "--nproc-per-node", "2", script],
+                env=ranks.ENVIRONMENT,
                 check=True,
                 capture_output=True,
                 timeout=60,
@@ -160,13 +173,18 @@ def probes() -> None:
                 ran = Prober(Job(size=2, fork=fork)).run(space.trying(space.space.start))
                 assert ran.failures and ran.finding is not None
                 seconds.append(ran.seconds)
-            if number:
+            if number or quick:
                 for values, one in zip(times.values(), seconds, strict=True):
                     values.append(one)
-    times["functions in a World, hangs"] = warm()
-    print(f"2 ranks, medians of {ROUNDS} rounds, in a World of {WARM_ROUNDS}")
-    for name, values in times.items():
-        print(f"  {name:<28} {statistics.median(values):.2f} s   ({min(values):.2f} - {max(values):.2f})")
+    by_torchrun, fresh, fork = (tuple(values) for values in times.values())
+    peer = {"peer": "torchrun, by hand", "theirs": by_torchrun}
+    note = "by hand: a run that works; one that hangs lasts until its time-out"
+    yield Row(
+        "bisection", "a probe that hangs, fresh processes, 2 ranks", fresh, goal=Goal(1.5, "added"), note=note, **peer
+    )
+    yield Row("bisection", "a probe that hangs, --fork, 2 ranks", fork, goal=Goal(1.5, "added"), **peer)
+    world = tuple(warm(1 if quick else WARM_ROUNDS))
+    yield Row("bisection", "a probe that hangs, functions in a World, 2 ranks", world, goal=Goal(3.0, "most"), **peer)
 
 
 def reduce_once() -> None:
@@ -184,13 +202,13 @@ def reduce_on_rank_0() -> None:
         dist.all_reduce(torch.ones(4))
 
 
-def warm() -> list[float]:
+def warm(rounds: int) -> list[float]:
     """Seconds of a probe that hangs on ranks that live on: a new process group, the run, its diagnosis and release."""
     import ddpnb
 
     seconds: list[float] = []
     with ddpnb.launch(2) as world:
-        for _ in range(WARM_ROUNDS + 1):
+        for _ in range(rounds + 1):
             trial = ddpnb.bisect([reduce_once, reduce_on_rank_0], world=world, run=False).step()
             assert trial is not None and trial.answer == "bad"
             seconds.append(trial.seconds)
@@ -222,10 +240,7 @@ def jobs() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["probes"]:
-        probes()
-    elif sys.argv[1:] == ["jobs"]:
+    if sys.argv[1:] == ["jobs"]:
         jobs()
     else:
-        counts()
-        sometimes()
+        alone("bisection", *((probes,) if "probes" in sys.argv[1:] else (counts, sometimes)))

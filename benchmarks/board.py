@@ -8,31 +8,35 @@ training is run without a dashboard, with one in sight, and with one in a tab be
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
 from benchmarks.binder import lab
 from benchmarks.face import FLAGS
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 
 RANKS, CHANGES, TURNS, STEPS = 4, 20, 8, 300
 MODES = ("alone", "in sight", "hidden")
-LAUNCH = f"""
+LAUNCH = """
 import ddpnb
-world = ddpnb.launch({RANKS}, quiet=True)
+world = ddpnb.launch({ranks}, quiet=True)
 dashboard = ddpnb.show(world)
 place = display(dashboard, display_id=True)
 """
-WAITS = f"""
+WAITS = """
 def waits(path):
     import time
     import torch, torch.distributed as dist
     dist.init_process_group("gloo")
-    for _ in range({CHANGES}):
+    for _ in range(CHANGES):
         if dist.get_rank():
             time.sleep(1.5)
         else:
@@ -45,7 +49,7 @@ def waits(path):
             pass
 print(world.run(waits, PATH, stream=None).wait().outcome)
 """
-TRAIN = f"""
+TRAIN = """
 import time
 
 def train():
@@ -59,13 +63,13 @@ def train():
     model = DistributedDataParallel(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     batch = torch.ones(64, 256)
-    for step in range({STEPS} + 50):
+    for step in range(STEPS + 50):
         if step == 50:
             began = time.perf_counter()
         optimizer.zero_grad()
         model(batch).square().mean().backward()
         optimizer.step()
-    return (time.perf_counter() - began) / {STEPS}
+    return (time.perf_counter() - began) / STEPS
 
 import json, os, psutil
 
@@ -76,8 +80,8 @@ def cpu(names):
             found += sum(process.info["cpu_times"][:2])
     return found
 
-times, kernel, browser = [{{name: [] for name in {MODES}}} for _ in range(3)]
-for mode in {[mode for turn in range(TURNS) for mode in MODES[:: 1 if turn % 2 else -1]]}:
+times, kernel, browser = [{name: [] for name in MODES} for _ in range(3)]
+for mode in ORDER:
     board = ddpnb.show(world) if mode != "alone" else None
     place.update(board if board is not None else "no dashboard")
     with open(TURN, "w") as file:
@@ -112,20 +116,26 @@ def notebook(cells: list[str]) -> str:
     return json.dumps({"cells": made, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5})
 
 
-def main() -> None:
+def board(quick: bool = False) -> Iterator[Row]:
+    """the board of a live world in JupyterLab"""
+    ranks, changes, turns, steps = (2, 2, 1, 20) if quick else (RANKS, CHANGES, TURNS, STEPS)
+    order = [mode for turn in range(turns) for mode in MODES[:: 1 if turn % 2 else -1]]
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         work = Path(folder) / "binder"
         shutil.copytree(Path(__file__).parents[1] / "binder", work)
         noted, turn = Path(folder) / "noted", Path(folder) / "turn"
-        (work.parent / "board.ipynb").write_text(
-            notebook(
-                [
-                    LAUNCH,
-                    WAITS.replace("PATH", repr(str(noted))),
-                    "dashboard.stop()" + TRAIN.replace("TURN", repr(str(turn))),
-                ]
-            )
-        )
+        values = {
+            "CHANGES": changes,
+            "STEPS": steps,
+            "MODES": MODES,
+            "ORDER": order,
+            "PATH": str(noted),
+            "TURN": str(turn),
+        }
+        written = [LAUNCH.replace("{ranks}", str(ranks)), WAITS, "dashboard.stop()" + TRAIN]
+        for name, value in values.items():
+            written = [re.sub(rf"\b{name}\b", lambda _, value=value: repr(value), cell) for cell in written]
+        (work.parent / "board.ipynb").write_text(notebook(written))
         with lab(work.parent) as server:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             page = browser.new_page(viewport={"width": 1250, "height": 2000})
@@ -137,35 +147,32 @@ def main() -> None:
             page.locator(".jp-Cell").first.click()
             for _ in range(3):
                 page.get_by_role("button", name="Run this cell and advance").click()
-            for _ in range(len(MODES) * TURNS):
+            for _ in order:
                 take_turn(page, turn)
             result = page.locator(".jp-OutputArea-output", has_text="TIMES")
             result.wait_for(state="attached", timeout=600_000)
             times, of_kernel, of_browser = json.loads(result.last.text_content().partition("TIMES")[2])
             seen = page.evaluate("window.seen")
             browser.close()
-        told = [float(line) * 1e3 for line in noted.read_text().split()]
-    nexts = [*told[1:], float("inf")]
+        reported = [float(line) * 1e3 for line in noted.read_text().split()]
     late = [
-        at - when
-        for when, end in zip(told, nexts, strict=True)
+        (at - when) / 1e3
+        for when, end in zip(reported, [*reported[1:], float("inf")], strict=True)
         for at in [min((one for one in seen if when <= one < end), default=None)]
         if at
     ]
-    unseen = len(told) - len(late)
-    print(
-        f"{RANKS} ranks: a change is on the board after {statistics.median(late):.0f} ms (median of {len(late)}), at most {max(late):.0f} ms"
-    )
-    print(
-        f"  {unseen} of {len(told)} were not told apart from the wait before: what a rank did in between was not shown"
-    )
-    for mode in MODES:
-        step, kernel, pages = (statistics.median(one[mode]) for one in (times, of_kernel, of_browser))
-        print(
-            f"dashboard {mode:9}: a step takes {step * 1e3:.2f} ms, x{step / statistics.median(times['alone']):.3f}; "
-            f"the kernel uses {kernel:.2%} of a core, the browser {pages:.2%}"
+    note = f"{len(reported) - len(late)} of {len(reported)} not told apart from the wait before; at most {max(late, default=0) * 1e3:.0f} ms"
+    what = f"from a change on a rank to the board, {ranks} ranks"
+    yield Row("board", what, tuple(late), goal=Goal(0.3, "median"), note=note)
+    for mode, goal in (("in sight", 1.01), ("hidden", 1.0)):
+        kernel, pages = (
+            statistics.median(one[mode]) - statistics.median(one["alone"]) for one in (of_kernel, of_browser)
         )
-    print(f"  (medians of {TURNS})")
+        note = f"the kernel uses {kernel:.1%} of a core more, the browser {pages:.1%}"
+        yield Row(
+            "board", f"a step with the dashboard {mode}, {ranks} ranks", tuple(times[mode]), peer="no dashboard",
+            theirs=tuple(times["alone"]), goal=Goal(goal) if mode == "in sight" else None, note=note,
+        )  # fmt: skip
 
 
 def take_turn(page: Page, turn: Path) -> None:
@@ -181,4 +188,4 @@ def take_turn(page: Page, turn: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    alone("board", board)

@@ -1,22 +1,23 @@
-"""What the door costs: per collective on a fake backend, per DDP step on gloo, and what all of ddpnb costs end to end.
+"""What ddpnb costs: per collective on a fake backend and on gloo, per step of plain collectives, and per DDP step.
 
-Four rows in one run: plain, a bare crossing into Python and back, the door with record and fence,
-and ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` (where torch survives it). End to end: the same script in plain interpreters, with
-the recorder in them, by ``ddpnb run --record``, and by ``ddpnb run``, whose watchdog runs on the same cores. ``python -m benchmarks.door end`` prints
-only this, ``python -m benchmarks.door end 400 200 4``: as many steps are measured after as many others, in as many runs.
+On gloo, two ranks, each way in fresh processes, all ways in turn: plain (flight recorder off), with the flight recorder of
+torch, with the recorder of ddpnb alone (no fence, no replica watch), with both, under ``ddpnb run``, whose watchdog runs on the same
+cores, and with ``TORCH_DISTRIBUTED_DEBUG=DETAIL``, as far as torch survives that.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
+
+from benchmarks import ranks
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 
 PROCESSES, ROUNDS, CALLS = 5, 7, 4000
+TURNS, WARM, STEPS = 4, 120, 150
 
 CALL = """
 import os, statistics, sys, tempfile, time
@@ -49,180 +50,166 @@ print(statistics.median(times[1:]))
 """
 
 
-def per_call() -> None:
+def calls(quick: bool = False) -> Iterator[Row]:
+    """a collective on a fake backend"""
     kinds = ("plain", "bare crossing", "door")
     times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(PROCESSES):  # in turn, so that a drift of the machine meets all alike
+    rounds, each = (2, 500) if quick else (ROUNDS, CALLS)
+    for _ in range(1 if quick else PROCESSES):  # in turn, so that a drift of the machine meets all alike
         for kind in kinds:
-            command = [sys.executable, "-c", CALL, kind, str(ROUNDS), str(CALLS)]
+            command = [sys.executable, "-c", CALL, kind, str(rounds), str(each)]
             done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-            times[kind].append(float(done.stdout.split()[-1]))
-    plain = statistics.median(times["plain"])
-    print(f"all_reduce of 4 floats, fake backend, 4 ranks: us per call, median of {PROCESSES} processes")
-    for kind, values in times.items():
-        middle = statistics.median(values)
-        print(f"  {kind:<16}{middle:8.2f}   adds {middle - plain:6.2f}   x{middle / plain:.2f}")
+            times[kind].append(float(done.stdout.split()[-1]) / 1e6)
+    plain, crossing, door = (tuple(times[kind]) for kind in kinds)
+    what = "all_reduce of 4 floats, fake backend"
+    note = f"bare crossing into Python and back adds {(statistics.median(crossing) - statistics.median(plain)) * 1e6:.1f} us"
+    yield Row(
+        "door", f"{what}: record and fence", door, peer="plain", theirs=plain, goal=Goal(10e-6, "added"), note=note
+    )
 
 
 STEP = """
-import os, statistics, sys, tempfile, time
+import os, statistics, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-kind = sys.argv[1]
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-torch.manual_seed(0)
-model = DDP(nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-data = torch.randn(256, 512)
-def steps(n):
-    times = []
-    for _ in range(n):
-        began = time.perf_counter()
-        model(data).square().mean().backward()
-        optimizer.step(); optimizer.zero_grad()
-        times.append(time.perf_counter() - began)
-    return times
-steps(5)
-if kind == "detail":
-    out = {"detail": steps(60)}
-else:
-    from ddpnb.recorder.blackbox import BlackBox
-    from ddpnb.recorder.door import Door
-    from ddpnb.recorder.waits import watched
-    from ddpnb.recorder.phases import Phases
-    folder = os.environ["BENCH_FOLDER"]
-    box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
-    door = Door(box, folder); phases = Phases(box, door)
-    out = {"plain": [], "door": []}
-    for _ in range(12):
-        dist.barrier(); out["plain"] += steps(10)
-        dist.barrier(); door.open(); phases.install()
-        out["door"] += steps(10)
-        dist.barrier(); door.close(); phases.remove()
-if rank == 0:
-    for name, values in out.items():
-        print("RESULT", name, statistics.median(values) * 1e3, flush=True)
-dist.barrier()
-os._exit(0)
-"""
-
-
-def per_step() -> None:
-    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
-    print("a DDP step (8 x Linear(512), batch 256), gloo, 2 ranks: median ms on rank 0")
-    medians = {}
-    for kind, more in (("door", {}), ("detail", {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})):
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-            script = os.path.join(folder, "step.py")
-            with open(script, "w") as file:
-                file.write(STEP)
-            environment = {**os.environ, "BENCH_FOLDER": folder, "OMP_NUM_THREADS": "1", **more}
-            done = subprocess.run(
-                [torchrun, "--nproc-per-node", "2", script, kind],
-                capture_output=True, text=True, env=environment, timeout=300, check=False,
-            )  # fmt: skip
-        rows = [line.split() for line in done.stdout.splitlines() if line.startswith("RESULT")]
-        medians |= {name: float(value) for _, name, value in rows}
-        if not rows:
-            print(
-                f"  {kind}: no result (exit status {done.returncode}): {'Signal 11' in done.stderr and 'segmentation fault'}"
-            )
-    for name, value in medians.items():
-        print(f"  {name:<8}{value:8.2f}   x{value / medians['plain']:.4f}")
-
-
-END = """
-import statistics, sys, time
-import torch, torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel as DDP
-warm, count = map(int, sys.argv[1:])
+kind, warm, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(1)
+if kind == "recording":
+    from ddpnb.model.blackbox import RUN_ACTIVE
+    from ddpnb.recorder.recorder import Recorder
+    recorder = Recorder(os.environ["BENCH_FOLDER"], int(os.environ["RANK"]))
+    recorder.replicas.remove()
+    recorder.begin_run(1, "off")
+    recorder.box.set_run(1, RUN_ACTIVE)
 dist.init_process_group("gloo")
 torch.manual_seed(0)
-model = DDP(nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]))
+x, times = torch.ones(4), []
+for turn in range(4 * warm + 4 * count):
+    began = time.perf_counter()
+    dist.all_reduce(x)
+    times.append(time.perf_counter() - began)
+if dist.get_rank() == 0:
+    print("RESULT collective", statistics.median(times[4 * warm:]), flush=True)
+
+def timed(step):
+    times, cpu = [], []
+    for _ in range(warm + count):
+        began, used = time.perf_counter(), time.process_time()
+        step()
+        times.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - used)
+    return statistics.median(times[warm:]), statistics.mean(times[:100]), statistics.mean(cpu[warm:])
+
+model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 data = torch.randn(256, 512)
-times, cpu = [], []
-for _ in range(warm + count):
-    began, used = time.perf_counter(), time.process_time()
+def by_hand():
     model(data).square().mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= 2
     optimizer.step(); optimizer.zero_grad()
-    times.append(time.perf_counter() - began)
-    cpu.append(time.process_time() - used)
+values = timed(by_hand)
 if dist.get_rank() == 0:
-    means = [statistics.mean(one) * 1e3 for one in (times[warm:], cpu[warm:], times[:100])]
-    print("RESULT", *means, flush=True)
+    print("RESULT by_hand", *values, flush=True)
+ddp = DDP(model)
+def by_ddp():
+    ddp(data).square().mean().backward()
+    optimizer.step(); optimizer.zero_grad()
+values = timed(by_ddp)
+if dist.get_rank() == 0:
+    print("RESULT ddp", *values, flush=True)
 dist.barrier()
 dist.destroy_process_group()
 """
+#: way -> what it is called in the table
+WAYS = {
+    "plain": "plain",
+    "flight recorder": "flight recorder on (2,000 entries)",
+    "recording": "recording only",
+    "ddpnb": "fence and replica watch",
+    "ddpnb run": "ddpnb run, watchdog included",
+    "detail": "DETAIL",
+}
+WHAT = {"collective": "all_reduce of 4 floats", "by_hand": "step with 16 plain all_reduces", "ddp": "DDP step"}
 
 
-def _with_recorder(folder: str) -> dict[str, str] | None:
-    """The environment of a rank in which the recorder starts by itself; None: this version has none."""
-    try:
-        from ddpnb.processes.jobs.injection import injected
-    except ImportError:
-        return None
-    return injected(os.environ, folder, "warn")
+def _once(way: str, path: str, warm: int, count: int) -> tuple[dict[str, list[float]], str]:
+    """The figures of rank 0, and how it ended if not well."""
+    from ddpnb.processes.jobs.injection import injected
+
+    arguments = [path, way, str(warm), str(count)]
+    base = {
+        **ranks.ENVIRONMENT,
+        "OMP_NUM_THREADS": "1",
+        "TORCH_FR_BUFFER_SIZE": "2000" if way == "flight recorder" else "0",
+    }
+    with ranks.memory_folder() as folder:
+        if way == "ddpnb run":
+            command = [sys.executable, "-m", "ddpnb", "run", "-n", "2", *arguments]
+            done = subprocess.run(command, env=base, capture_output=True, text=True, timeout=300, check=False)
+            output, statuses = done.stdout + done.stderr, [done.returncode]
+        else:
+            environment = base | {"BENCH_FOLDER": folder}
+            if way == "ddpnb":
+                environment = injected(environment, folder, "warn")
+            if way == "detail":
+                environment["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+            output, statuses = ranks.interpreters(2, [sys.executable, *arguments], environment)
+    lines = [line.partition("RESULT ")[2].split() for line in output.splitlines() if "RESULT " in line]
+    found = {name: [float(value) for value in values] for name, *values in lines}
+    return found, "" if not any(statuses) else f"{_ending(statuses)}{'' if found else ': ' + output[-200:]}"
 
 
-def _ranks(environment: dict[str, str], command: list[str]) -> str:
-    """The output of two interpreters, as torchrun would start them."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    started: list[subprocess.Popen[str]] = []
-    try:
-        for rank in ("0", "1"):
-            of_rank = {**environment, **shared, "RANK": rank, "LOCAL_RANK": rank}
-            started.append(subprocess.Popen(command, env=of_rank, stdout=subprocess.PIPE, text=True))
-        return "".join(process.communicate(timeout=600)[0] for process in started)
-    finally:
-        for process in started:
-            with contextlib.suppress(OSError):
-                process.kill()
-            process.wait()
+def _ending(statuses: list[int]) -> str:
+    names = {-11: "segmentation fault", -6: "abort", -9: "killed"}
+    return ", ".join(sorted({names.get(status, f"exit status {status}") for status in statuses if status}))
 
 
-def end_to_end(count: int = 400, warm: int = 200, runs: int = 4) -> None:
-    print(f"a DDP step of about 18 ms, gloo, 2 ranks: mean of {count} after {warm}, in turn, best of {runs}")
-    found: dict[str, list[list[float]]] = {"plain": [], "recorder": [], "--record": [], "ddpnb run": []}
-    for _ in range(runs):
-        for kind, results in found.items():
-            with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-                script = os.path.join(folder, "end.py")
-                with open(script, "w") as file:
-                    file.write(END)
-                command = [sys.executable, script, str(warm), str(count)]
-                if kind in ("ddpnb run", "--record"):
-                    with tempfile.TemporaryDirectory() as records:  # on a disk
-                        options = ["--record", "--dir", records] if kind == "--record" else []
-                        by = [sys.executable, "-m", "ddpnb", "run", *options, "-n", "2", *command[1:]]
-                        out = subprocess.run(by, capture_output=True, text=True, timeout=600, check=False).stdout
-                else:
-                    environment = _with_recorder(folder) if kind == "recorder" else dict(os.environ)
-                    out = "" if environment is None else _ranks(environment, command)
-            results += [
-                [float(n) for n in line.partition("RESULT")[2].split()] for line in out.splitlines() if "RESULT" in line
-            ]
-    plain = [min(column) for column in zip(*found["plain"], strict=True)]
-    for kind, results in found.items():
-        if not results:
-            print(f"  {kind:<10} no result")
-            continue
-        best = [min(column) for column in zip(*results, strict=True)]
-        told = zip(("ms a step", "ms of CPU time", "ms in the first 100"), best, plain, strict=True)
-        print(f"  {kind:<10}" + ",  ".join(f"{value:7.2f} {what} x{value / base:.3f}" for what, value, base in told))
+def steps(quick: bool = False) -> Iterator[Row]:
+    """a collective and a step on gloo, 2 ranks"""
+    warm, count = (3, 5) if quick else (WARM, STEPS)
+    results: dict[tuple[str, str], list[list[float]]] = {}
+    ends: dict[str, str] = {}
+    with ranks.script(STEP) as path:
+        for _ in range(1 if quick else TURNS):
+            for way in WAYS:
+                found, ended = _once(way, path, warm, count)
+                ends[way] = ended or ends.get(way, "")
+                for name, values in found.items():
+                    results.setdefault((name, way), []).append(values)
+    if any(ends[way] for way in WAYS if way != "detail"):
+        raise RuntimeError(f"a run failed: {ends}")
+    for name, what in WHAT.items():
+        plain = _column(results[name, "plain"], 0)
+        for way, called in WAYS.items():
+            if way == "plain":
+                continue
+            values = results.get((name, way), [])
+            goal = Goal(10e-6, "added") if name == "collective" else Goal(1.03 if way == "ddpnb run" else 1.01)
+            yield Row(
+                "steps",
+                f"{what}, gloo: {called}",
+                _column(values, 0),
+                peer="plain",
+                theirs=plain,
+                goal=goal if way in ("recording", "ddpnb", "ddpnb run") else None,
+                note=_note(name, values, results[name, "plain"]) if values else f"no result: {ends[way]}",
+            )
+
+
+def _column(values: list[list[float]], at: int) -> tuple[float, ...]:
+    return tuple(one[at] for one in values)
+
+
+def _note(name: str, values: list[list[float]], plain: list[list[float]]) -> str:
+    if name == "collective":
+        added = statistics.median(_column(values, 0)) - statistics.median(_column(plain, 0))
+        return f"adds {added * 1e6:.1f} us"
+    cpu, first = (statistics.median(_column(values, at)) / statistics.median(_column(plain, at)) for at in (2, 1))
+    return f"CPU time x{cpu:.3f}; first 100 steps x{first:.3f}"
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["end"]:
-        end_to_end(*map(int, sys.argv[2:]))
-    else:
-        per_call()
-        per_step()
-        end_to_end()
+    alone("door", calls, steps)

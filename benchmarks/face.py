@@ -14,10 +14,14 @@ import random
 import shutil
 import statistics
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from playwright.sync_api import sync_playwright
 
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
@@ -123,11 +127,29 @@ UPDATE = """async ({ head, events, places }) => {
 }"""
 
 
-def timeline(ranks: int = 64, calls: int = 10_000) -> None:
-    """The time line: built, first painted, moved and zoomed, and brought up to date."""
+def drawn_by_matplotlib(recording: Recording) -> float:
+    """Seconds for a picture of the same calls as bars, as people draw them; it cannot be moved."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    began = time.perf_counter()
+    figure = Figure(figsize=(11.4, 8))
+    axes = figure.subplots()
+    for rank, record in recording.ranks.items():
+        axes.broken_barh(
+            [((one.entered_ns - BEGAN_NS) / 1e9, (one.done_ns - one.entered_ns) / 1e9) for one in record.calls],
+            (rank, 0.8),
+        )
+    FigureCanvasAgg(figure).draw()
+    return time.perf_counter() - began
+
+
+def timeline(quick: bool = False, ranks: int = 64, calls: int = 10_000) -> Iterator[Row]:
+    """the time line: built, first painted, moved and zoomed, and brought up to date"""
+    ranks, calls, rounds = (4, 500, 1) if quick else (ranks, calls, ROUNDS)
     recording = training(ranks, calls)
     built, packed = [], []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.perf_counter()
         widget = Timeline(recording)
         built.append(time.perf_counter() - began)
@@ -135,35 +157,52 @@ def timeline(ranks: int = 64, calls: int = 10_000) -> None:
         state = widget.get_state()
         packed.append(time.perf_counter() - began)
     columns = state["columns"]
-    size = (len(columns["events"]) + len(columns["places"])) / 1e6
-    print(f"time line of {ranks} ranks x {calls} calls")
-    print(f"  built in Python {statistics.median(built):.2f} s, laid out in {statistics.median(packed) * 1e3:.0f} ms: {size:.1f} MB")  # fmt: skip
-    painted, rates, updates, added = [], {}, [], []
-    for _ in range(ROUNDS):
+    painted, updates, added = [], [], []
+    rates: dict[tuple[str, str], list[float]] = {}
+    for _ in range(rounds):
         with page_of(widget) as page:
             page.evaluate("([events, places]) => { window.parts = [decode(events), decode(places)]; }", [text_of(columns[n]) for n in ("events", "places")])  # fmt: skip
             page.evaluate(
                 "([head, version]) => { model.set('columns', { head, events: parts[0], places: parts[1] }); model.set('version', version); }",
                 [columns["head"], columns["head"]["version"]],
             )
-            painted.append(page.evaluate(FIRST_PAINT))
+            painted.append(page.evaluate(FIRST_PAINT) / 1e3)
             for view in ("recent", "all"):
                 if view == "all":
                     page.get_by_role("button", name="show all").click()
                 for kind in ("pan", "zoom"):
                     rates.setdefault((view, kind), []).extend(page.evaluate(FRAMES, kind))
-            for _ in range(ROUNDS):
+            for _ in range(rounds):
                 took, more = _news(recording, widget)
                 added.append(took)
-                updates.append(page.evaluate(UPDATE, more))
+                updates.append(page.evaluate(UPDATE, more)[1] / 1e3)
         widget = Timeline(recording)
         widget.get_state()
-    print(f"  first paint {statistics.median(painted):.0f} ms")
+    size = (len(columns["events"]) + len(columns["places"])) / 1e6
+    what = f"time line of {ranks} ranks x {calls:,} calls"
+    whole = tuple(map(sum, zip(built, packed, painted, strict=True)))
+    matplotlib = tuple(drawn_by_matplotlib(recording) for _ in range(1 if quick else 2))
+    note = f"built in Python {statistics.median(built):.2f} s; {size:.1f} MB; the peer's picture cannot be moved"
+    yield Row(
+        "timeline", f"{what}: built and painted", whole, peer="matplotlib, broken_barh", theirs=matplotlib, note=note
+    )
+    yield Row("timeline", "first paint", tuple(painted), goal=Goal(1.0, "median"))
     for (view, kind), times in rates.items():
         slow = sorted(times)[int(0.95 * len(times))]
-        print(f"  {kind} with {view} in sight: {1e3 / statistics.median(times):.0f} frames/s, the slowest of twenty {slow:.0f} ms")  # fmt: skip
-    taken, shown = (statistics.median(column) for column in zip(*updates, strict=True))
-    print(f"  100 new calls: {statistics.median(added) * 1e3:.1f} ms in Python, {taken:.1f} ms in the page, on the screen after {shown:.1f} ms")  # fmt: skip
+        frames = tuple(1e3 / one for one in times)
+        note = f"the slowest of twenty {slow:.0f} ms"
+        yield Row(
+            "timeline",
+            f"{kind}, {view} calls in sight",
+            frames,
+            "frames/s",
+            goal=Goal(30.0, "median", least=True),
+            note=note,
+        )
+    note = f"before in Python {statistics.median(added) * 1e3:.1f} ms"
+    yield Row(
+        "timeline", "100 new calls, until they are on the screen", tuple(updates), goal=Goal(0.05, "median"), note=note
+    )
 
 
 def _news(recording: Recording, widget: Timeline):
@@ -189,4 +228,4 @@ if __name__ == "__main__":
     one.add_argument("--calls", type=int, default=10_000)
     given = parser.parse_args()
     if given.what == "timeline":
-        timeline(given.ranks, given.calls)
+        alone("timeline", partial(timeline, ranks=given.ranks, calls=given.calls))

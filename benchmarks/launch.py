@@ -1,35 +1,61 @@
-"""From nothing to the end of the first all-reduce on 4 ranks, against ``torchrun``; and what the recorder adds to a start.
+"""From nothing to the end of the first all-reduce on 4 ranks, and the memory that these take, against ``torchrun`` and ipyparallel.
 
-Each is a whole process from its start, in turn with the others; bytecode is cached, as it is for users. Also the
-proportional memory (PSS) of a world of 4. ``python -m benchmarks.launch start`` prints only what the recorder adds: to
-one rank, to a process that imports torch and is none, and to one that does not import torch.
+Each is a whole process from its start, in turn with the others; bytecode is cached, as it is for users. Plain ipyparallel is
+used as its documentation says: a Cluster, a view, and a function that calls torch. Memory is proportional (PSS), of all
+processes. ``python -m benchmarks.launch start`` prints only what the recorder adds: to one rank, to a process that imports
+torch and is none, and to one that does not import torch.
 """
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-ROUNDS, STARTS = 5, 15
+from benchmarks import ranks
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
+
+ROUNDS, STARTS, RANKS = 5, 15, 4
+GOAL = 0.7
+#: a rank stays until the file ``go`` exists: its memory is read meanwhile
 SCRIPT = """
 import os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 dist.all_reduce(torch.ones(4))
-open(os.path.join(os.environ["BENCH_FOLDER"], os.environ["RANK"]), "w").write(str(time.time()))
+folder = os.environ["BENCH_FOLDER"]
+path = os.path.join(folder, os.environ["RANK"])
+with open(path + ".part", "w") as file:
+    file.write(f"{time.time()} {os.getpid()}")
+os.rename(path + ".part", path)
+while not os.path.exists(os.path.join(folder, "go")):
+    time.sleep(0.02)
 dist.barrier()
 dist.destroy_process_group()
 """
 OURS = """
-import os, sys, ddpnb
-with ddpnb.launch(4, quiet=True) as world:
-    assert world.run(sys.argv[1], stream=None).wait(60).outcome == "ok"
-    import psutil
-    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    print(sum(p.memory_full_info().pss for p in family))
+import sys, ddpnb
+with ddpnb.launch(int(sys.argv[2]), quiet=True) as world:
+    assert world.run(sys.argv[1], stream=None).wait(120).outcome == "ok"
+"""
+IPYPARALLEL = """
+import sys, ipyparallel as ipp
+
+def first(path, rank, n, port):
+    import os, runpy
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(n), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    runpy.run_path(path, run_name="__main__")
+
+path, n, port = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+with ipp.Cluster(n=n) as client:
+    client.wait_for_engines(n)
+    results = [client[rank].apply_async(first, path, rank, n, port) for rank in range(n)]
+    for result in results:
+        result.get(120)
 """
 ONE_RANK = """
 import torch, torch.distributed as dist
@@ -38,73 +64,100 @@ dist.all_reduce(torch.ones(4))
 dist.destroy_process_group()
 """
 PROCESSES = {"one rank": ONE_RANK, "imports torch, no rank": "import torch", "no torch": "import json"}
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def once(command: list[str], folder: str) -> tuple[float, str]:
-    for rank in range(4):
-        if os.path.exists(os.path.join(folder, str(rank))):
-            os.unlink(os.path.join(folder, str(rank)))
-    began = time.time()
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=120, env={**ENVIRONMENT, "BENCH_FOLDER": folder}
-    )
-    ends = [float(open(os.path.join(folder, str(rank))).read()) for rank in range(4)]
-    return max(ends) - began, done.stdout
+def once(command: list[str], folder: str, n: int = RANKS) -> tuple[float, list[float], float]:
+    """Seconds to the end of the first all-reduce of all ranks; MB of each rank, and of all processes together."""
+    for path in Path(folder).iterdir():
+        path.unlink()
+    with tempfile.TemporaryFile("w+") as output:
+        began = time.time()
+        environment = {**ranks.ENVIRONMENT, "BENCH_FOLDER": folder}
+        process = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            marks = [Path(folder) / str(rank) for rank in range(n)]
+            while not all(mark.exists() for mark in marks):
+                if process.poll() is not None or time.time() > began + 120:
+                    output.seek(0)
+                    raise RuntimeError(f"{command[:4]} did not start its ranks: {output.read()[-400:]}")
+                time.sleep(0.02)
+            ends, pids = zip(*(map(float, mark.read_text().split()) for mark in marks), strict=True)
+            everything = sum(ranks.pss(ranks.family(process.pid)))
+            of_ranks = ranks.pss(int(pid) for pid in pids)
+            (Path(folder) / "go").touch()
+            process.wait(120)
+            return max(ends) - began, of_ranks, everything
+        finally:
+            process.kill()
+            process.wait()
 
 
-def launches() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        script = os.path.join(folder, "first.py")
-        with open(script, "w") as file:
-            file.write(SCRIPT)
-        torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
-        run = [sys.executable, "-m", "ddpnb", "run", "-n", "4"]
-        commands = {
-            "torchrun": [torchrun, "--nproc-per-node", "4", script],
-            "ddpnb run": [*run, script],
-            "ddpnb run --fork": [*run, "--fork", script],
-            "ddpnb.launch + run": [sys.executable, "-c", OURS, script],
-        }
-        times: dict[str, list[float]] = {name: [] for name in commands}
-        memory = []
-        for number in range(ROUNDS + 1):
-            for name, command in commands.items():
-                seconds, said = once(command, folder)
-                if number:  # the first of each is not counted: files come from the disk
-                    times[name].append(seconds)
-                    memory += [int(said.split()[-1]) / 1e6] if command[1] == "-c" else []
-    print(f"to the end of the first all-reduce, 4 ranks, {ROUNDS} rounds")
-    for name, values in times.items():
-        ratio = statistics.median(one / base for one, base in zip(values, times["torchrun"], strict=True))
-        print(
-            f"  {name:<20} median {statistics.median(values):.2f} s   ({min(values):.2f} - {max(values):.2f})   x{ratio:.2f}"
-        )
-    print(f"PSS of a world of 4 on CPU, controller and this process included: {statistics.median(memory):.0f} MB")
+def launches(quick: bool = False) -> Iterator[Row]:
+    """launch and memory"""
+    n = 2 if quick else RANKS
+    torchrun, plain = "torchrun", "plain ipyparallel"
+    ways = ("ddpnb.launch", "ddpnb run", "ddpnb run --fork", torchrun, plain)
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    of_rank: dict[str, list[float]] = {way: [] for way in ways}
+    in_all: dict[str, list[float]] = {way: [] for way in ways}
+    with tempfile.TemporaryDirectory() as folder, ranks.script(SCRIPT) as path:
+        run = [sys.executable, "-m", "ddpnb", "run", "-n", str(n)]
+        for number in range(1 if quick else ROUNDS + 1):
+            commands = {
+                "ddpnb.launch": [sys.executable, "-c", OURS, path, str(n)],
+                "ddpnb run": [*run, path],
+                "ddpnb run --fork": [*run, "--fork", path],
+                torchrun: [ranks.TORCHRUN, "--nproc-per-node", str(n), path],
+                plain: [sys.executable, "-c", IPYPARALLEL, path, str(n), str(ranks.free_port())],
+            }
+            for way, command in commands.items():
+                seconds, each, everything = once(command, folder, n)
+                if number or quick:  # the first of each is not counted: files come from the disk
+                    times[way].append(seconds)
+                    of_rank[way].append(statistics.median(each))
+                    in_all[way].append(everything)
+    for way, peer, goal in (
+        ("ddpnb.launch", torchrun, GOAL), ("ddpnb.launch", plain, 1.0), ("ddpnb run", torchrun, 0.95), ("ddpnb run --fork", torchrun, 0.35),
+    ):  # fmt: skip
+        what = f"{way}, {n} ranks, to the end of the first all_reduce"
+        yield Row("launch", what, tuple(times[way]), peer=peer, theirs=tuple(times[peer]), goal=Goal(goal))
+    for peer in (plain, torchrun):
+        for what, sizes in (("each rank", of_rank), ("all processes", in_all)):
+            goal = Goal(1000.0, "median") if sizes is in_all else None
+            yield Row(
+                "memory", f"PSS of a world of {n} after an all_reduce, {what}", tuple(sizes["ddpnb.launch"]), "MB", peer,
+                tuple(sizes[peer]), goal,
+            )  # fmt: skip
 
 
-def starts() -> None:
-    """What the recorder adds to whole processes: median of differences, each pair in turn."""
+def starts(quick: bool = False) -> Iterator[Row]:
+    """what the recorder adds to whole processes, each pair in turn"""
     from ddpnb.processes.jobs.injection import injected
 
-    print(f"what the recorder adds to a process from its start to its end, {STARTS} pairs")
     for name, code in PROCESSES.items():
-        pairs = []
-        for number in range(STARTS + 1):
+        pairs: list[list[float]] = []
+        for number in range(2 if quick else STARTS + 1):
             pair = []
             for recorded in (False, True):
-                with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-                    environment = injected(ENVIRONMENT, folder, "warn") if recorded else ENVIRONMENT
+                with ranks.memory_folder() as folder:
+                    environment = injected(ranks.ENVIRONMENT, folder, "warn") if recorded else ranks.ENVIRONMENT
                     began = time.perf_counter()
                     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
-                    pair.append((time.perf_counter() - began) * 1e3)
+                    pair.append(time.perf_counter() - began)
             pairs += [pair] if number else []
-        plain = statistics.median(pair[0] for pair in pairs)
-        adds = statistics.median(recorded - bare for bare, recorded in pairs)
-        print(f"  {name:<24} plain {plain:7.1f} ms   adds {adds:6.1f} ms")
+        plain, recorded = (tuple(pair[at] for pair in pairs) for at in (0, 1))
+        goal = Goal(0.15 if name == "one rank" else 0.01, "added")
+        note = f"adds {statistics.median(b - a for a, b in pairs) * 1e3:.1f} ms"
+        yield Row(
+            "launch",
+            f"a whole process with the recorder: {name}",
+            recorded,
+            peer="without",
+            theirs=plain,
+            goal=goal,
+            note=note,
+        )
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] != ["start"]:
-        launches()
-    starts()
+    alone("launch", *(() if "start" in sys.argv[1:] else (launches,)), starts)

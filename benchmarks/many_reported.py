@@ -7,10 +7,11 @@ into one tree. Reading files is not in it: ``benchmarks.reports`` measures that.
 from __future__ import annotations
 
 import gc
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
@@ -37,25 +38,30 @@ def stacks() -> Recording:
     return Recording(RANKS, {rank: RankRecord(rank, stacks=(stack(rank),)) for rank in range(RANKS)})
 
 
-def median(work: Callable[[], object]) -> float:
+def seconds(work: Callable[[], object], rounds: int) -> tuple[float, ...]:
     times: list[float] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         gc.collect()
         began = time.perf_counter()
         work()
         times.append(time.perf_counter() - began)
-    return statistics.median(times)
+    return tuple(times)
 
 
-def main() -> None:
+def many(quick: bool = False) -> Iterator[Row]:
+    """reports of very many ranks"""
+    rounds = 1 if quick else ROUNDS
     given, held = facts(), stacks()
-    taken = [recording([Found("log", "log", given)]) for _ in range(ROUNDS)]  # a diagnosis caches in its Recording
+    taken = [recording([Found("log", "log", given)]) for _ in range(rounds)]  # a diagnosis caches in its Recording
     assert diagnose(recording([Found("log", "log", given)])).errors[0].culprits == (MISSING,)
-    print(f"{RANKS} ranks, medians of {ROUNDS}")
-    print(f"facts to a Recording       {median(lambda: recording([Found('log', 'log', given)])):.3f} s")
-    print(f"verdict over the Recording {median(lambda: diagnose(taken.pop())):.3f} s")
-    print(f"stacks merged              {median(lambda: merge(held)):.3f} s")
+    for what, work, goal in (
+        ("facts to a Recording", lambda: recording([Found("log", "log", given)]), None),
+        ("verdict over the Recording", lambda: diagnose(taken.pop()), 0.2),
+        ("stacks of 18 frames merged", lambda: merge(held), 0.1),
+    ):
+        limit = Goal(goal, "median") if goal else None
+        yield Row("reports", f"{RANKS:,} ranks: {what}", seconds(work, rounds), goal=limit)
 
 
 if __name__ == "__main__":
-    main()
+    alone("reports", many)

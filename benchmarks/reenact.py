@@ -8,14 +8,16 @@ outside any collective is named after the patience of re-enactments, 2 s.
 from __future__ import annotations
 
 import os
-import statistics
 import tempfile
 import time
+from collections.abc import Iterator
 
 import ddpnb
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 from tests.reenactment import programs
 
-ROUNDS, WANTED_S = 3, 5.0
+ROUNDS, RANKS, WANTED_S = 3, 4, 5.0
 CASES = {
     "a missing rank": (programs.never_called, 4),
     "another operation": (programs.other_operation, 4),
@@ -28,24 +30,33 @@ CASES = {
 }
 
 
-def main() -> None:
-    print(f"{'':30} {'recorded':>10} {'live':>8} {'median':>8} {'most':>8}   wanted: {WANTED_S:.0f} s")
-    with tempfile.TemporaryDirectory() as folder, ddpnb.launch(4, quiet=True) as world:
-        for name, (kind, ranks) in CASES.items():
+def reenactments(quick: bool = False) -> Iterator[Row]:
+    """from a recorded hang to the live one"""
+    chosen = list(CASES.items())[: 1 if quick else len(CASES)]
+    with tempfile.TemporaryDirectory() as folder, ddpnb.launch(RANKS, quiet=True) as world:
+        for name, (kind, ranks) in chosen:
             path = os.path.join(folder, "hang.ddpnb")
             programs.recording_of(kind, ranks).save(path)
             times = list[float]()
-            for _ in range(ROUNDS):
+            for _ in range(1 if quick else ROUNDS):
                 began = time.perf_counter()
-                reenactment = ddpnb.reenact(path, world, ranks=4)
+                reenactment = ddpnb.reenact(path, world, ranks=RANKS)
                 times.append(time.perf_counter() - began)
                 assert reenactment.same, str(reenactment)
                 reenactment.close()
-                world.restart()
+                left = world.release().left
+                if left:
+                    world.restart(left)
             assert reenactment.expected is not None and reenactment.finding is not None
-            codes = f"{reenactment.expected.code:>10} {reenactment.finding.code:>8}"
-            print(f"{name:30} {codes} {statistics.median(times):6.2f} s {max(times):6.2f} s")
+            note = f"recorded {reenactment.expected.code}, live {reenactment.finding.code}"
+            yield Row(
+                "reenact",
+                f"from the file to the live hang: {name}",
+                tuple(times),
+                goal=Goal(WANTED_S, "most"),
+                note=note,
+            )
 
 
 if __name__ == "__main__":
-    main()
+    alone("reenact", reenactments)

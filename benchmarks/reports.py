@@ -8,22 +8,27 @@ processes of a program.
 
 from __future__ import annotations
 
-import os
 import pickle
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.rows import Goal, Row
+from benchmarks.show import alone
 
 RANKS, ROUNDS, ENTRIES, ROW = (64, 256, 1024), 3, 2000, 8
 OFFICIAL_UP_TO = 256  # ranks: it takes minutes for more
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/"
 MISSING = 3
+MISSED = rf"(?i)missing[^\n]*\b{MISSING}\b"
 
 OURS = "from ddpnb.cli import main; import sys; sys.exit(main(['diagnose', *sys.argv[1:]]))"
 OFFICIAL = "from torch.distributed.flight_recorder.fr_trace import main; import sys; main(sys.argv[1:])"
@@ -141,31 +146,38 @@ def peak(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
-def main() -> None:
-    worlds = [int(given) for given in sys.argv[1:]] or list(RANKS)
-    print(f"load: {os.getloadavg()[0]:.1f}; medians of {ROUNDS} runs, {ENTRIES} entries on each rank")
-    print(f"{'ranks':>6} {'dumps':>9} {'program':>14} {'seconds':>9} {'processor':>9} {'memory':>9}")
+def dumps(worlds: tuple[int, ...], rounds: int) -> Iterator[Row]:
     for world in worlds:
         with tempfile.TemporaryDirectory() as folder:
             write(folder, world)
             size = sum(path.stat().st_size for path in Path(folder).iterdir()) >> 20
-            runs: dict[str, list[Run]] = {"ddpnb": [], "torchfrtrace": []}
-            for _ in range(ROUNDS):
-                runs["ddpnb"].append(run(OURS, folder))
+            ours, theirs = list[Run](), list[Run]()
+            for _ in range(rounds):
+                ours.append(run(OURS, folder))
                 if world <= OFFICIAL_UP_TO:
-                    runs["torchfrtrace"].append(run(OFFICIAL, folder, "-p", "nccl_trace_rank_"))
-            for name, made in runs.items():
-                if made:
-                    middle = [
-                        statistics.median(getattr(one, of) for one in made) for of in ("seconds", "processor", "memory")
-                    ]
-                    seconds, processor, memory = middle
-                    row = f"{seconds:7.2f} s {processor:7.2f} s {memory:6.0f} MB"
-                    print(f"{world:6} {size:6} MB {name:>14} {row}", flush=True)
-            for name, made in runs.items():
-                for line in made[0].text.strip().splitlines()[:5] if made else ():
-                    print(f"    {name}: {line}", flush=True)
+                    theirs.append(run(OFFICIAL, folder, "-p", "nccl_trace_rank_"))
+        if f"{MISSING}" not in ours[0].text or "all_reduce" not in ours[0].text:
+            raise RuntimeError(f"the missing rank is not named: {ours[0].text[:200]}")
+        what = f"dumps of {world} ranks, {size} MB"
+        peer = "torchfrtrace" if theirs else ""
+        rates = [tuple(world / one.seconds for one in made) for made in (ours, theirs)]
+        goal = {64: Goal(5.0, least=True), 256: Goal(10.0, least=True), 1024: Goal(102.4, "median", least=True)}.get(
+            world
+        )
+        note = f"{statistics.median(one.seconds for one in ours):.2f} s, processor {statistics.median(one.processor for one in ours):.1f} s"
+        if theirs:
+            note += f"; peer {statistics.median(one.seconds for one in theirs):.2f} s, {'names' if re.search(MISSED, theirs[0].text) else 'does not name'} the missing rank"
+        yield Row("reports", f"{what}: speed", rates[0], "dumps/s", peer, rates[1], goal, note)
+        memory = [tuple(one.memory for one in made) for made in (ours, theirs)]
+        goal = Goal(0.2) if world == 256 else Goal(1000.0, "median") if world == 1024 else None
+        yield Row("reports", f"{what}: peak memory of all processes", memory[0], "MB", peer, memory[1], goal)
+
+
+def reports(quick: bool = False) -> Iterator[Row]:
+    """flight-recorder dumps analysed"""
+    yield from dumps((8,) if quick else RANKS, 1 if quick else ROUNDS)
 
 
 if __name__ == "__main__":
-    main()
+    given = tuple(int(one) for one in sys.argv[1:] if one.isdigit())
+    alone("reports", (lambda quick: dumps(given, ROUNDS)) if given else reports)
