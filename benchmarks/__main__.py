@@ -9,7 +9,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -33,6 +33,18 @@ PARTS = {
 }
 
 
+def rows_of(part: str, quick: bool) -> Iterator[Row]:
+    """The rows of one part; a module that cannot be imported is a failed row."""
+    for name in PARTS[part]:
+        module, _, function = name.partition(":")
+        try:
+            work = getattr(import_module(f"benchmarks.{module}"), function)
+        except ImportError as error:
+            yield Row(part, name, failure=f"ImportError: {error}")
+            continue
+        yield from show.measured(part, work, quick)
+
+
 def measure(parts: Sequence[str], quick: bool) -> tuple[dict, list[Row]]:
     """The machine, and the rows of these parts; progress goes to standard error."""
     found = machine.describe()
@@ -40,18 +52,16 @@ def measure(parts: Sequence[str], quick: bool) -> tuple[dict, list[Row]]:
     if load.before > machine.CALM:
         print(f"WARNING: others use {load.before:.0%} of the processors: this machine is not calm.", file=sys.stderr)
     began, rows, seconds = time.monotonic(), list[Row](), dict[str, float]()
-    for part in parts:
-        of_part = time.monotonic()
-        print(f"{of_part - began:6.0f} s  {part}", file=sys.stderr, flush=True)
-        for name in PARTS[part]:
-            module, _, function = name.partition(":")
-            try:
-                work = getattr(import_module(f"benchmarks.{module}"), function)
-            except ImportError as error:
-                rows.append(Row(part, name, failure=f"ImportError: {error}"))
-                continue
-            rows += show.measured(part, work, quick)
-        seconds[part] = round(time.monotonic() - of_part, 1)
+    part = ""
+    try:
+        for part in parts:
+            of_part = time.monotonic()
+            print(f"{of_part - began:6.0f} s  {part}", file=sys.stderr, flush=True)
+            for row in rows_of(part, quick):
+                rows.append(row)
+            seconds[part] = round(time.monotonic() - of_part, 1)
+    except KeyboardInterrupt:  # what was measured before is shown
+        rows.append(Row(part, "interrupted", failure="interrupted"))
     found |= {"load": load.as_json(), "seconds": time.monotonic() - began, "seconds_of_parts": seconds, "quick": quick}
     return found, rows
 
