@@ -19,10 +19,11 @@ def test_all_are_there():
     assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks", "bisection", "reported-hang"}
 
 
+# tests/browser/test_tour.py runs each cell of the tour by mouse.
 @pytest.mark.world
 @pytest.mark.beside
 @pytest.mark.timeout(LONGEST_S + 30)
-@notebooks
+@pytest.mark.parametrize("notebook", [path for path in NOTEBOOKS if path.stem != "tour"], ids=lambda path: path.stem)
 def test_runs(notebook):
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbmake", f"--nbmake-timeout={LONGEST_S}",
