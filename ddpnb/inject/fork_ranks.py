@@ -32,6 +32,9 @@ def main(path: str) -> None:
     from ddpnb.inject import activation
     from ddpnb.recorder import parent_death, plain  # noqa: F401 (imported once for all ranks)
 
+    if not order["module"] and _wraps_models(order["script"]):
+        import torch._dynamo  # by the wrapper, which takes half as long as to import torch
+
     parent_death.bind_to_parent()
     ranks: dict[int, int] = {}
     for rank, given in order["ranks"].items():
@@ -49,6 +52,15 @@ def main(path: str) -> None:
     while ranks:
         pid, status = os.wait()
         _write(order["folder"], f"rank{ranks.pop(pid)}.exit", os.waitstatus_to_exitcode(status))
+
+
+def _wraps_models(script: str) -> bool:
+    """Whether the ranks will most probably wrap a model, and so need what torch imports only then."""
+    try:
+        with open(script, "rb") as file:
+            return b"DistributedDataParallel" in file.read(1_000_000)
+    except OSError:
+        return False
 
 
 def _become(given: dict[str, Any]) -> None:
