@@ -157,7 +157,7 @@ class Observer:
             for rank in running:
                 self._ranks[rank].add(samples[pids[rank]])
             if self._curves.due and any(self._ranks[rank].status.run == self._run for rank in running):
-                used = {rank: self._ranks[rank].used(self._processes.device(rank)) for rank in running}
+                used = {rank: self._ranks[rank].used(*self._device(rank)) for rank in running}
                 self._curves.look(time.monotonic_ns(), used)
         return {rank: self._ranks[rank].tracker.activity for rank in running}
 
@@ -239,14 +239,19 @@ class Observer:
             curves=self._curves.curves() if whole else None,
         )
 
+    def _device(self, rank: int) -> tuple[str, str | None]:
+        """The device of a rank, and by which variable it is counted."""
+        return self._processes.device(rank), self._processes.visible_devices(rank)
+
     def _record_of(
         self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, whole: bool, end: float
     ) -> RankRecord:
-        known, pid, device = self._ranks[rank], self._processes.pid(rank), self._processes.device(rank)
+        known, pid = self._ranks[rank], self._processes.pid(rank)
+        device, visible = self._device(rank)
         status, ending = known.status, self.ending(rank)
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
-        process = known.process(answer, device) if ending is None else Process("gone")
+        process = known.process(answer, device, visible) if ending is None else Process("gone")
         if not pid:
             process = Process("unknown")  # nothing of this rank has been seen on this host
         if (

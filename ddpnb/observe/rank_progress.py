@@ -143,7 +143,7 @@ class RankProgress:
         if progress != self._progress:
             self._progress, self.tracker.idle_since = progress, time.monotonic()
 
-    def process(self, answer: dict[str, Any] | None, device: str) -> Process:
+    def process(self, answer: dict[str, Any] | None, device: str, visible: str | None = None) -> Process:
         """The state of its process; ``answer``: to the last request, if there was one and it came."""
         now = time.monotonic()
         wakes_at = answer.get("wakes_at") if answer else self._wakes_at
@@ -170,12 +170,12 @@ class RankProgress:
             still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
-            **gpus.usage(device),
+            **gpus.usage(device, visible),
         )
 
-    def used(self, device: str) -> dict[str, float | None]:
+    def used(self, device: str, visible: str | None = None) -> dict[str, float | None]:
         """What its process and its GPU use now."""
-        gpu = gpus.usage(device)
+        gpu = gpus.usage(device, visible)
         return {
             "memory": self.tracker.memory,
             "cores": self.tracker.cores,

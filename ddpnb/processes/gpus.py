@@ -16,13 +16,19 @@ _EVERY_S = 2.0
 
 _lock = threading.Lock()
 _known: dict[int, dict[str, Any]] = {}
+_numbers: dict[str, int] = {}  # by UUID
 _asked_at = -_EVERY_S
 
 
-def usage(device: str) -> dict[str, Any]:
+def usage(device: str, visible: str | None = None) -> dict[str, Any]:
     """``device_memory``, ``device_total`` (bytes) and ``device_busy`` (0 to 1) of ``cuda:0``; empty for a CPU.
 
-    What was known at the last query; the first answer is empty.
+    What was known at the last query; the first answer is empty. The driver counts GPUs by their place on the bus: where a
+    machine has GPUs of several kinds, CUDA does so too only with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``.
+
+    Args:
+        device: as the rank's torch names it.
+        visible: the rank's CUDA_VISIBLE_DEVICES; None: that of this process.
     """
     global _asked_at
     kind, _, number = device.partition(":")
@@ -32,22 +38,37 @@ def usage(device: str) -> dict[str, Any]:
         if time.monotonic() - _asked_at >= _EVERY_S:
             _asked_at = time.monotonic()
             threading.Thread(target=_ask, name="ddpnb NVML", daemon=True).start()
-        return dict(_known.get(_physical(int(number)), {}))
+        physical = _physical(int(number), os.environ.get("CUDA_VISIBLE_DEVICES", "") if visible is None else visible)
+        return dict(_known.get(physical, {}))
 
 
-def _physical(number: int) -> int:
-    """The driver's number of the device that torch calls so: CUDA_VISIBLE_DEVICES may name others."""
-    visible = [one.strip() for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    return int(visible[number]) if number < len(visible) and visible[number].isdecimal() else number
+def _physical(number: int, visible: str) -> int:
+    """The driver's number of the device that torch calls so: CUDA_VISIBLE_DEVICES may name others. -1: it is not known.
+
+    A UUID there may be shortened, as long as one GPU begins with it.
+    """
+    names = [name.strip() for name in visible.split(",")]
+    if not visible.strip():
+        return number
+    if number >= len(names):
+        return -1
+    if names[number].isdecimal():
+        return int(names[number])
+    found = [one for uuid, one in _numbers.items() if names[number] and uuid.startswith(names[number])]
+    return found[0] if len(found) == 1 else -1
 
 
 def _ask() -> None:
+    import pynvml
     from pynvml import NVMLError
 
     with suppress(NVMLError):
-        found = {number: _usage(handle) for number, handle in enumerate(handles())}
+        known = handles()
+        found = {number: _usage(handle) for number, handle in enumerate(known)}
+        uuids = {_text(_told(pynvml.nvmlDeviceGetUUID, handle)): number for number, handle in enumerate(known)}
         with _lock:
             _known.update(found)
+            _numbers.update(uuids)
 
 
 def handles() -> list[Any]:
@@ -74,6 +95,11 @@ def _usage(handle: Any) -> dict[str, Any]:
     if rates is not None:
         found["device_busy"] = min(1.0, rates.gpu / 100)
     return found
+
+
+def _text(answer: Any) -> str:
+    """Older versions of the library answer in bytes."""
+    return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
 
 
 def _told(question: Callable[..., Any], *arguments: Any) -> Any:

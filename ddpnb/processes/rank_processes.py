@@ -87,6 +87,10 @@ class RankProcesses(Protocol):
         """The device that the rank was given: ``cpu``, ``cuda:0``."""
         ...
 
+    def visible_devices(self, rank: int) -> str | None:
+        """The rank's CUDA_VISIBLE_DEVICES, by which its devices are counted; None: it has none, or it is not known."""
+        ...
+
     def listens(self, rank: int) -> bool:
         """Whether the process has begun to answer requests: if not, no answer says nothing about it."""
         ...

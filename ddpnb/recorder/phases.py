@@ -79,9 +79,7 @@ class Phases(Hooks):
     def environment(self) -> None:
         """Record the environment and the device that this rank was given."""
         self.box.emit(Environment(variables=environment()))
-        cuda = torch.cuda.is_initialized()
-        device = f"cuda:{torch.cuda.current_device()}" if cuda else os.environ.get(DEVICE, "cpu")
-        self.box.emit(DeviceChosen(device=device, versions=versions()))
+        self.box.emit(DeviceChosen(device=device() or "cpu", versions=versions()))
 
     def _introduce(self, group: Any) -> None:
         """Let the door see a group when it is made: identities count groups in this order."""
@@ -272,6 +270,14 @@ class Phases(Hooks):
                 )
 
         return __init__
+
+
+def device() -> str:
+    """The current device of this process, which a script chooses before it makes its group; empty: none is known.
+
+    CUDA is asked only where the script has initialised it.
+    """
+    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_initialized() else os.environ.get(DEVICE, "")
 
 
 def end_groups() -> None:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import checkpoints, protocol
+from ddpnb.recorder import checkpoints, phases, protocol
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.heartbeat import Heartbeat
 from ddpnb.recorder.recorder import Recorder
@@ -76,7 +76,8 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
         "rank": rank,
         "size": size,
         "local_size": int(os.environ.get("LOCAL_WORLD_SIZE") or 0),
-        "device": os.environ.get(protocol.DEVICE, ""),
+        "device": phases.device(),
+        "visible_devices": os.environ.get("CUDA_VISIBLE_DEVICES", "")[:1000],
         "address": address[:200],
         "directory": os.getcwd(),
         "command": [str(part)[:200] for part in sys.orig_argv[:20]],
@@ -104,6 +105,7 @@ def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
     recorder.data.finish()
     if ending["how"] != "raised":  # then a call that failed would look completed
         recorder.door.flight.drain(0.1)
+    recorder.replicas.finish()
     recorder.door.gate.end_of_run()
     recorder.faults.end_of_run()
     recorder.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))

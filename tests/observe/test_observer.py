@@ -36,6 +36,9 @@ class Engines:
     def device(self, _rank):
         return "cpu"
 
+    def visible_devices(self, _rank):
+        return None
+
     connection = "open"
     ends_with_script = False
     recorded = True
@@ -122,7 +125,8 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
             file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
             file.truncate(samples.FILE_SIZE)
         engines = SimpleNamespace(
-            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", ends_with_script=False, recorded=True
+            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", visible_devices=lambda _: None,
+            ends_with_script=False, recorded=True
         )
         observer = Observer(engines, folder, {0: f"{folder}/ending.json"}, 1)
         observer.record(ask=False)

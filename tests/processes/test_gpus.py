@@ -36,12 +36,13 @@ def driver(monkeypatch):
         monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: len(devices))
         monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda number: number)
         for name in ("MemoryInfo", "UtilizationRates", "Name", "Temperature", "TotalEccErrors",
-                     "CurrentClocksThrottleReasons", "P2PStatus", "TopologyCommonAncestor"):  # fmt: skip
+                     "CurrentClocksThrottleReasons", "P2PStatus", "TopologyCommonAncestor", "UUID"):  # fmt: skip
             monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", answer(name))
         return queries
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "_known", {})
+    monkeypatch.setattr(gpus, "_numbers", {})
     monkeypatch.setattr(gpus, "_asked_at", -1e9)
     return install
 
@@ -85,16 +86,37 @@ def test_what_a_device_does_not_tell_is_left_out(driver, answers, told):
 
 @pytest.mark.parametrize(
     ("visible", "number", "device"),
-    [("", 0, 0), ("2,3", 0, 2), ("2, 3", 1, 3), ("2,3", 5, 5), ("GPU-8f3a,GPU-11aa", 1, 1), ("-1", 0, 0), ("3", 0, 3)],
+    [
+        ("", 0, 0),
+        ("", 3, 3),
+        (" ", 1, 1),
+        ("2,3", 0, 2),
+        ("2, 3", 1, 3),
+        ("2,3", 5, -1),
+        ("GPU-8f3a,GPU-11aa", 1, 0),
+        ("GPU-8f3a-22", 0, 2),
+        ("GPU-8f3a", 0, -1),  # two of them begin so
+        ("MIG-8f3a", 0, -1),
+        (",1", 0, -1),
+        ("-1", 0, -1),
+        ("3", 0, 3),
+    ],
 )
 def test_torch_counts_the_visible_devices_and_the_driver_all(monkeypatch, visible, number, device):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpus._physical(number) == device
+    monkeypatch.setattr(gpus, "_numbers", {"GPU-11aa-01": 0, "GPU-8f3a-21": 1, "GPU-8f3a-22": 2})
+    assert gpus._physical(number, visible) == device
 
 
-def test_without_the_variable_all_devices_are_visible(monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert gpus._physical(3) == 3
+def test_a_rank_sees_other_devices_than_this_process(driver, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    driver(
+        {"MemoryInfo": memory(5, 10), "UUID": b"GPU-11aa"},
+        {"MemoryInfo": memory(7, 10), "UUID": "GPU-8f3a"},
+    )
+    gpus._ask()
+    used = {visible: gpus.usage("cuda:0", visible).get("device_memory") for visible in (None, "", "1", "GPU-8f3a")}
+    assert used == {None: 5 * MIB, "": 5 * MIB, "1": 7 * MIB, "GPU-8f3a": 7 * MIB}
+    assert gpus.usage("cuda:1") == {}  # this process sees one
 
 
 @pytest.mark.parametrize("device", ["cpu", "", "cuda", "cuda:", "cuda:x", "mps:0", "cuda:-1"])
@@ -118,7 +140,7 @@ def test_what_is_known_is_not_asked_for_again_too_soon(driver, monkeypatch):
     deadline = time.monotonic() + 20
     while not gpus.usage("cuda:0") and time.monotonic() < deadline:
         time.sleep(0.001)
-    assert queries == ["MemoryInfo", "UtilizationRates"]
+    assert queries == ["MemoryInfo", "UtilizationRates", "UUID"]
 
 
 @without_driver
@@ -131,7 +153,6 @@ def test_without_a_driver_nothing_is_known(monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not os.path.exists("/dev/nvidiactl"), reason="there is no driver")
 def test_the_driver_of_this_machine_answers():
     gpus._ask()
     assert gpus._known and all("device_total" in known for known in gpus._known.values())

@@ -153,6 +153,9 @@ class Engines(RankProcesses):
     def device(self, rank: int) -> str:
         return self._environments.get(rank, {}).get(DEVICE, "")
 
+    def visible_devices(self, rank: int) -> str | None:
+        return self._environments.get(rank, {}).get("CUDA_VISIBLE_DEVICES")
+
     def pid(self, rank: int) -> int:
         return self._pids[rank]
 

@@ -37,6 +37,7 @@ class Identity:
     here: bool = True  # its process ID means a process that this one sees
     start: str = ""  # of its process group, as its folder was named
     clock: tuple[int, int] = (0, 0)  # its host's monotonic clock and the time since the epoch, at one moment
+    visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
 
 
 def identity(folder: str, rank: int) -> Identity | None:
@@ -58,6 +59,7 @@ def identity(folder: str, rank: int) -> Identity | None:
             told["place"] == protocol.place(),
             given_name(told["start"]),
             (int(told["clock"][0]), int(told["clock"][1])),
+            str(told.get("visible_devices", "")),
         )
     except (OSError, *UNDECODABLE):
         return None
@@ -124,6 +126,10 @@ class JobProcesses(RankProcesses):
     def device(self, rank: int) -> str:
         known = self.identity(rank)
         return known.device if known is not None else ""
+
+    def visible_devices(self, rank: int) -> str | None:
+        known = self.identity(rank)
+        return known.visible_devices if known is not None else None
 
     def listens(self, rank: int) -> bool:
         return self.identity(rank) is not None
