@@ -69,6 +69,7 @@ class Release:
         self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
         self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
         self._keeping = threading.Lock()
+        self._aborting = threading.Thread()
         # The handler of the user's code for SIGCHLD.
         self._of_children: Any = signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         with suppress(ValueError):  # another thread makes the process group: signals cannot free this rank
@@ -100,7 +101,9 @@ class Release:
         Returns:
             how many were shut down.
         """
-        _abort_nccl()
+        if not self._aborting.is_alive():
+            self._aborting = threading.Thread(target=_abort_nccl, name="ddpnb abort", daemon=True)
+            self._aborting.start()
         how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD
         count = sum(self._shut_and_keep(connection, how) for connection in connections)
         if self._looks_at:
@@ -288,9 +291,33 @@ def _address(name: tuple[Any, ...]) -> tuple[str, int]:
 
 
 def _abort_nccl() -> None:
-    """NCCL's own way to free its waits. Not yet run on GPUs."""
-    if not torch.cuda.is_available() or not dist.is_initialized() or not dist.is_nccl_available():
+    """Abort the communicators of all groups: NCCL's own way to end its kernels, and with them what waits for these.
+
+    As ``_abort_process_group`` of torch does it, but the groups stay in torch's tables until they are destroyed: the models
+    that are wrapped with them are found there, and a call in them fails with the reason. Not yet run on GPUs.
+    """
+    backends = _nccl_backends()
+    if not backends:
         return
-    abort = getattr(dist.distributed_c10d, "_abort_process_group", None)
-    if abort is not None and "nccl" in str(dist.get_backend()).lower():
-        threading.Thread(target=abort, name="ddpnb abort", daemon=True).start()
+    # Within one group of NCCL's, aborts of several communicators do not wait for each other (pytorch#119797).
+    backends[0]._group_start()
+    try:
+        for backend in reversed(backends):  # sub-groups first
+            with suppress(RuntimeError):
+                backend.abort()
+    finally:
+        backends[0]._group_end()
+
+
+def _nccl_backends() -> list[Any]:
+    """Those of all groups of this process; with TORCH_DISTRIBUTED_DEBUG=DETAIL each is wrapped in another one."""
+    found: list[Any] = []
+    if not dist.is_initialized() or not dist.is_nccl_available():
+        return found
+    for group in list(dist.distributed_c10d._world.pg_map):
+        with suppress(RuntimeError):  # it has no backend for this device
+            backend = group._get_backend(torch.device("cuda"))
+            backend = getattr(backend, "wrapped_pg", backend)
+            if isinstance(backend, dist.ProcessGroupNCCL):
+                found.append(backend)
+    return found

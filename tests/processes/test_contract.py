@@ -13,7 +13,7 @@ from ipyparallel import Client, serialize
 from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 from ipyparallel.controller import app
-from torch._C._distributed_c10d import ProcessGroup, Work
+from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
@@ -119,6 +119,16 @@ def test_groups_time_outs_can_be_suspended(tmp_path):
         del backend
     finally:
         c10d.destroy_process_group()
+
+
+def test_groups_of_nccl_can_be_aborted_together():
+    """recorder/release.py aborts the backends of all groups that are in torch's table, as torch does it."""
+    assert hasattr(c10d._world, "pg_map") and hasattr(Backend, "abort")
+    if c10d.is_nccl_available():
+        assert all(hasattr(c10d.ProcessGroupNCCL, name) for name in ("_group_start", "_group_end", "abort"))
+    source = inspect.getsource(c10d._abort_process_group)
+    assert "backend._group_start()" in source and "pg_to_abort.abort()" in source
+    assert hasattr(torch._C._distributed_c10d._ProcessGroupWrapper, "wrapped_pg")
 
 
 def test_a_wrapper_can_be_made_anew():

@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,3 +168,60 @@ def test_a_group_that_was_closed_says_so_until_there_is_a_new_one(release):
     assert release.convert_last(missing) is missing  # of the code that runs since
     release.settle()
     assert release.convert(missing) is missing
+
+
+class Nccl:
+    """Stands for a ``ProcessGroupNCCL``."""
+
+    def __init__(self, name, calls, fails=False):
+        self.name, self.calls, self.fails = name, calls, fails
+
+    def abort(self):
+        self.calls.append(f"abort {self.name}")
+        if self.fails:
+            raise RuntimeError("already aborted")
+
+    def _group_start(self):
+        self.calls.append("start")
+
+    def _group_end(self):
+        self.calls.append("end")
+
+
+@pytest.fixture
+def torchs_groups(monkeypatch):
+    """The process groups that torch knows, by what their backends for CUDA are."""
+
+    def install(*backends):
+        def group(backend):
+            def of(device):
+                assert device.type == "cuda"
+                if backend is None:
+                    raise RuntimeError("No backend type associated with device type cuda")
+                return backend
+
+            return SimpleNamespace(_get_backend=of)
+
+        table = [group(backend) for backend in backends]
+        monkeypatch.setattr(module.dist, "is_initialized", lambda: True)
+        monkeypatch.setattr(module.dist, "is_nccl_available", lambda: True)
+        monkeypatch.setattr(module.dist, "ProcessGroupNCCL", Nccl, raising=False)
+        monkeypatch.setattr(module.dist.distributed_c10d, "_world", SimpleNamespace(pg_map=table))
+        return table
+
+    return install
+
+
+def test_all_groups_of_nccl_are_aborted_together_and_stay_in_torchs_tables(torchs_groups):
+    """Models that are wrapped with them are looked for there afterwards."""
+    calls = []
+    default, sub, wrapped = Nccl("default", calls), Nccl("sub", calls, fails=True), Nccl("wrapped", calls)
+    table = torchs_groups(default, None, object(), sub, SimpleNamespace(wrapped_pg=wrapped))
+    module._abort_nccl()
+    assert calls == ["start", "abort wrapped", "abort sub", "abort default", "end"]
+    assert len(table) == 5
+
+
+def test_without_nccl_nothing_is_aborted(torchs_groups):
+    torchs_groups(None, object())
+    module._abort_nccl()
