@@ -18,6 +18,7 @@ from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.render.text import printable
+from ddpnb.texts import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,6 +278,11 @@ def _ask(processes: RankProcesses, ranks: Sequence[int], content: dict[str, Any]
             f"{phrases.ranks(silent)} did not answer.",
             "Check world.snapshot(): an unresponsive rank cannot be compared.",
         )
+    for rank, answer in sorted(answers.items()):
+        if error := answer.get("error"):
+            raise WorldError(
+                f"rank {rank} gave no digests: {shortened(str(error), 300)}", "world.tensor() reads one tensor."
+            )
     return answers
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from ddpnb.model.holds import Hold
 from ddpnb.recorder import inside, threads
 from ddpnb.recorder.completion import completions
+from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
@@ -39,6 +40,7 @@ class _OwnStreams:
         return getattr(sys, name)
 
 
+_READ_S = 50.0  # for a comparison of models on a device
 _OF_A_RUN = ("hold", "unhold", "resuming", "resume", "inject", "heal")
 
 
@@ -51,13 +53,14 @@ class ControlChannel:
         self._faults = faults
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
+        self._reads = DeviceReads("ddpnb comparison")
         self._tensors = Tensors(replicas.models, lambda: self.namespace)
         self._run = 0  # the newest that has begun
         self._early: list[dict[str, Any]] = []  # requests for the next run
         self._beginning = threading.Lock()
         self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "snapshot": self._snapshot,
-            "compare": lambda _: {"models": self._replicas.models.exact()},
+            "compare": lambda _: self._of_models(lambda: {"models": self._replicas.models.exact()}),
             "hold": self._hold,
             "unhold": self._unhold,
             "hurry": self._hurry,
@@ -198,8 +201,16 @@ class ControlChannel:
         return {"names": completions(self.namespace, str(content["owner"]), str(content["prefix"]))}
 
     def _values(self, content: dict[str, Any]) -> dict[str, Any]:
-        raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)
-        return {"values": base64.b85encode(raw).decode()}
+        def read() -> dict[str, Any]:
+            raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)
+            return {"values": base64.b85encode(raw).decode()}
+
+        return self._of_models(read)
+
+    def _of_models(self, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What is read from models; where a part of them is on a device, in a thread of its own."""
+        here = all(tensor.device.type == "cpu" for one in self._replicas.models.living() for tensor in one.tensors)
+        return read() if here else self._reads.answer(read, _READ_S)
 
     def _trace(self, content: dict[str, Any]) -> dict[str, Any]:
         for model, turn in content["turns"].items():

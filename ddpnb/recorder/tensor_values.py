@@ -17,13 +17,12 @@ from typing import Any
 import torch
 
 from ddpnb.model.tensors import LOOKED_AT, PIECE
+from ddpnb.recorder.device_copies import brought, fetched
 from ddpnb.recorder.tensor_paths import NotFound, contents
 from ddpnb.recorder.values import is_readable
 
-_COPIED = 1 << 28  # bytes of a tensor that does not lie in one piece, on a device
 _OWN = frozenset(map(id, torch.Tensor.__mro__))
 _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
-_streams: dict[int, Any] = {}
 
 
 def plain(value: Any, name: str) -> tuple[torch.Tensor, bool, str]:
@@ -77,7 +76,10 @@ class Reading:
         self._end = end
         with torch.no_grad():
             tensor = tensor.resolve_conj().resolve_neg() if tensor.device.type == "cpu" else tensor
-            self._tensor = tensor if tensor.is_contiguous() or tensor.device.type == "cpu" else _brought(tensor)
+            try:
+                self._tensor = tensor if tensor.is_contiguous() or tensor.device.type == "cpu" else brought(tensor)
+            except ValueError as error:
+                raise NotFound(str(error)) from None
             if self._tensor.is_complex():  # two elements each: the real part and the imaginary one
                 self._tensor = torch.view_as_real(self._tensor.resolve_conj())
         self.shape = tuple(self._tensor.shape)
@@ -104,7 +106,7 @@ class Reading:
                 tensor = tensor[before : -(-end // row)]
                 first, end = first - before * row, end - before * row
             flat = tensor.reshape(-1)[first:end]
-            return flat.contiguous() if flat.device.type == "cpu" else _fetched(flat)
+            return flat.contiguous() if flat.device.type == "cpu" else fetched(flat)
 
     def facts(self) -> dict[str, Any]:
         """The values in numbers, and a digest of each piece that was read."""
@@ -172,28 +174,3 @@ def _bytes(piece: torch.Tensor) -> bytes:
 
 def _digest(piece: torch.Tensor) -> str:
     return blake2b(_bytes(piece), digest_size=8).hexdigest()
-
-
-def _fetched(flat: torch.Tensor) -> torch.Tensor:
-    """A copy in host memory of elements that lie in one piece on a device."""
-    if flat.device.type != "cuda":
-        return flat.to("cpu")
-    index = flat.device.index
-    if index not in _streams:
-        _streams[index] = torch.cuda.Stream(flat.device)
-    copy = torch.empty(flat.shape, dtype=flat.dtype, device="cpu")
-    with torch.cuda.stream(_streams[index]):
-        copy.copy_(flat)
-    return copy
-
-
-def _brought(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor on a device that does not lie in one piece, in host memory; nothing is allocated or computed on the device."""
-    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if span * tensor.element_size() > _COPIED:
-        raise NotFound(
-            f"it lies over {span * tensor.element_size() >> 20} MiB of the device's memory, in parts: too much to copy. "
-            "Choose a part by an index, such as [0]."
-        )
-    flat = torch.as_strided(tensor, (span,), (1,), tensor.storage_offset())
-    return torch.as_strided(_fetched(flat), tensor.shape, tensor.stride(), 0)

@@ -11,7 +11,8 @@ from typing import Any
 from ddpnb.model.names import one_line
 from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.model.tensors import BINS, MAX_NAME, path
-from ddpnb.recorder.evaluation import names_in, sentence
+from ddpnb.recorder.device_reads import DeviceReads
+from ddpnb.recorder.evaluation import names_in
 from ddpnb.recorder.tensor_paths import NotFound, of_model, resolve, similar, tensors_in, tensors_of
 from ddpnb.recorder.tensor_values import Reading, plain
 from ddpnb.recorder.tracked_model import Watched
@@ -33,7 +34,7 @@ class Tensors:
     def __init__(self, models: Followed, namespace: Callable[[], Mapping[str, Any]]) -> None:
         self._models = models
         self._namespace = namespace
-        self._stuck: threading.Thread | None = None
+        self._reads = DeviceReads("ddpnb tensor")
 
     def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Facts of a tensor; with ``range`` its histogram between two values, with ``pieces`` the elements of these.
@@ -43,30 +44,19 @@ class Tensors:
         Returns:
             What was asked for; or ``error``, a sentence.
         """
-        if self._stuck is not None and self._stuck.is_alive():
-            return {"error": "an earlier read still waits for the device; release() or restart() the rank."}
         timeout = float(content["timeout"])
-        result: dict[str, Any] = {}
 
-        def work() -> None:
+        def read() -> dict[str, Any]:
             try:
-                result.update(self._read(content, time.monotonic() + timeout))
+                return self._read(content, time.monotonic() + timeout)
             except NotFound as error:
-                result["error"] = str(error)
+                return {"error": str(error)}
             except TimeoutError:
-                result["error"] = (
-                    f"it could not be read within {timeout:g} s. Raise timeout=, or choose a part by an index."
-                )
-            except BaseException as error:
-                result["error"] = sentence(error)
+                return {
+                    "error": f"it could not be read within {timeout:g} s. Raise timeout=, or choose a part by an index."
+                }
 
-        thread = threading.Thread(target=work, name="ddpnb tensor", daemon=True)
-        thread.start()
-        thread.join(timeout + 0.5)
-        if thread.is_alive():
-            self._stuck = thread
-            return {"error": f"the device gave no values within {timeout:g} s; the read waits in its own thread."}
-        return dict(result)
+        return self._reads.answer(read, timeout, grace_s=0.5)
 
     def names(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The names of tensors in a frame, and of the followed models."""

@@ -14,11 +14,13 @@ import torch
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.model.samples import KINDS
 from ddpnb.recorder import protocol
+from ddpnb.recorder.device_copies import in_order, to_host
 from ddpnb.recorder.digests import HASH, Digester, exact
 from ddpnb.recorder.sampling import Pace, slices_of
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
 
 MAX_TENSORS = 20_000
+_IN_ORDER_S = 2.0  # for a device to do what is queued: one that hangs never does
 Named = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
 
 
@@ -52,18 +54,39 @@ class Watched:
         self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
 
+    @property
+    def tensors(self) -> list[Any]:
+        """Parameters and buffers, as they are named."""
+        return [*self.parameters, *self.buffers]
+
     def exact(self) -> dict[str, Any]:
         """The exact digests and norms of all its tensors, now."""
-        tensors = [*self.parameters, *self.buffers]
-        named = zip(self.names[:MAX_TENSORS], tensors, strict=False)
+        named = zip(self.names[:MAX_TENSORS], self.tensors, strict=False)
+        there = in_order(self.tensors, _IN_ORDER_S)
+        copies = ((name, _copied(tensor, there)) for name, tensor in named)
         return {
             "model": self.number,
             "hash": HASH,
             "step": self.steps,
             "forwards": self.turns["forward"],
             "buffers": self.names[len(self.parameters) : MAX_TENSORS],
-            "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in named],
+            "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in copies],
         }
+
+
+def _copied(tensor: Any, there: bool) -> Any:
+    """A tensor of a GPU in host memory, in order or as it lies there now; others, and what cannot be copied, as they are."""
+    if (
+        type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        or tensor.device.type != "cuda"
+        or tensor.layout is not torch.strided
+    ):
+        return tensor
+    with torch.no_grad():
+        try:
+            return tensor.detach().to("cpu") if there else to_host(tensor.detach())
+        except ValueError:  # it lies in too many parts
+            return tensor.detach().to("meta")
 
 
 def named_tensors(module: Any) -> Named:

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from ddpnb.model.events import Event
 from ddpnb.model.events.models import ModelNotDescribed
 from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.recorder.device_copies import to_host
 from ddpnb.recorder.digests import HASH
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.hooks import place
@@ -89,9 +90,9 @@ class Followed:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
         for watched in self.living():
             if watched.number == model and name in watched.names:
-                tensor = [*watched.parameters, *watched.buffers][watched.names.index(name)]
-                flat = tensor.detach().reshape(-1)[:most].to("cpu", torch.float32)
-                flat = flat.contiguous()
+                with torch.no_grad():
+                    flat = to_host(watched.tensors[watched.names.index(name)].detach())
+                    flat = flat.reshape(-1)[:most].to("cpu", torch.float32).contiguous()
                 return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.itemsize)
         return b""
 

@@ -208,7 +208,7 @@ def test_a_read_that_takes_too_long_gives_up_and_one_that_waits_is_left_alone(mo
     assert "the device gave no values" in reader.answer(asked)["error"]
     assert "an earlier read still waits" in reader.answer(asked)["error"]
     slow.set()
-    reader._stuck.join(10)
+    reader._reads.stuck.join(10)
     monkeypatch.undo()
     monkeypatch.setattr(tensors, "frames_of", lambda _: [])
     assert reader.answer({**asked, "timeout": 10})["looked_at"] == 4 * PIECE
