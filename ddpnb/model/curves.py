@@ -12,8 +12,8 @@ Line = tuple[tuple[float, float], ...]  # seconds since the origin, value
 class RankCurves:
     """What was recorded of one rank, as ``(seconds, value)`` pairs.
 
-    ``loss``: as it was passed to ``backward()``, in the steps that were sampled; it may be NaN or infinite. One on a GPU is not
-    recorded: to read it would wait for the device. ``memory``: bytes of the process; ``cores``: that it and its children kept
+    ``loss``: as it was passed to ``backward()``, in the steps that were sampled; it may be NaN or infinite. One on a GPU is
+    copied without waiting for the device, and is known when the copy is complete: that of the last step may be missing. ``memory``: bytes of the process; ``cores``: that it and its children kept
     busy; ``device_memory``: bytes in use on its GPU, by any process; ``device_busy``: share of the time (0 to 1) in which its
     GPU ran a kernel.
     """

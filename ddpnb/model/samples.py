@@ -25,11 +25,12 @@ FILE_SIZE = HEADER_SIZE + RING_SIZE
 WRITTEN = struct.Struct("<QQQ")
 WRITTEN_AT = 8
 
-KINDS = ("pad", "forward", "gradients", "updated", "backward", "clip", "scale", "outputs", "local")
+KINDS = ("pad", "forward", "gradients", "updated", "backward", "clip", "scale", "outputs", "local", "loss")
 # length, stamp, model, kind, log2 of the slices, turn, step, site, names, time, units, values
 ROW = struct.Struct("<IIHBBIIIIQII")
 ROW_SIZE = 48
-_LOSS = struct.Struct("<2d")
+_NUMBER = struct.Struct("<d")
+_BEFORE_LOSS = {"backward": 1, "loss": 0}  # values of a row; of the former whether the inputs are finite
 assert ROW.size <= ROW_SIZE
 STAMP = 0xDD9B5A1E
 
@@ -194,12 +195,13 @@ def step_of(row: bytes) -> int:
 
 
 def loss_of(row: bytes) -> tuple[int, int, float] | None:
-    """(model, time, loss) of a row of a backward pass; None of other rows, and where the loss was not read."""
+    """(model, time, loss) of a row of a backward pass, or of its loss on a device; None of other rows, and where it was not read."""
     fields: tuple[int, ...] = ROW.unpack_from(row)
     _, _, model, kind, _, _, _, _, _, at_ns, _, values = fields
-    if kind >= len(KINDS) or KINDS[kind] != "backward" or values < 2 or len(row) < ROW_SIZE + 16:
+    before = _BEFORE_LOSS.get(KINDS[kind]) if kind < len(KINDS) else None
+    if before is None or values <= before or len(row) < ROW_SIZE + 8 * (before + 1):
         return None
-    return model, at_ns, _LOSS.unpack_from(row, ROW_SIZE)[1]  # after whether the inputs are finite
+    return model, at_ns, _NUMBER.unpack_from(row, ROW_SIZE + 8 * before)[0]
 
 
 # The values of a row that should be the same on all ranks, by kind: (first, end) among the values.

@@ -130,6 +130,7 @@ class Rank(Recorder):
         # has left may wait, that of a data loader for its workers: they run when the ending is known.
         with process_state.OwnBuiltins(), without_collection():
             self._user_modules.end(is_script=is_script)
+            self.replicas.finish()
             self.door.gate.end_of_run()
             self.faults.end_of_run()
             self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))

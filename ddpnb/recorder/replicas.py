@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from ddpnb.model.events.models import BuffersSynced, LossNotFinite, NoSyncEntered, ParametersFrozen, ParametersReplaced
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
+from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.first_pass import FirstPass
 from ddpnb.recorder.hooks import Hooks
@@ -58,6 +59,7 @@ class Replicas(Hooks):
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)
+        self._losses = DeviceLosses()
         self._optimizers = Optimizers(box)
         self._unsynced: set[tuple[int, int, int]] = set()
         self._others, self._unsound = (
@@ -96,10 +98,15 @@ class Replicas(Hooks):
         self._optimizers.new_run()
         self._unsynced.clear()
         self._others, self._unsound, self._said_unsound = 0, 0, False
+        self._losses.forget()
         self._bypass.end()
         self.tracing.new_run()
         self.first_pass.new_run()
         self.models.new_run()
+
+    def finish(self) -> None:
+        """The run is over: its last losses may have come from the device."""
+        self.guarded(self._losses.poll)()
 
     def begin(self, run: int) -> None:
         """Assign digests to this run from now on."""
@@ -241,6 +248,7 @@ class Replicas(Hooks):
         if watched is None:
             return
         watched.turns["backward"] += 1
+        self._losses.poll()
         loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
         # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
         if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
@@ -273,6 +281,11 @@ class Replicas(Hooks):
             watched.search_s = time.perf_counter() - began
         names = self._samples.name(("backward", text, len(values), str(told.get("unused"))), lambda: told)
         self._samples.write(watched, "backward", names, pack(f"{1 + len(values)}d", clean, *values))
+        if loss.device.type == self._losses.kind:
+            write = self._samples.later(
+                watched, "loss", "backward", self._samples.name("loss", lambda: {"names": ["loss"]})
+            )
+            self._losses.take(loss, lambda value: write(pack("d", value)))
 
     def _reduced(self, *_: Any, **__: Any) -> None:
         """A backward pass is over: where it synchronised, all ranks hold the same gradients."""
@@ -307,6 +320,7 @@ class Replicas(Hooks):
             return
         models = self.models.of(optimizer)
         self._stepping = weakref.ref(optimizer), models
+        self._losses.poll()
         for watched in models:
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._bypass.begin()  # it was trained without its wrapper: where, the next time?

@@ -58,8 +58,9 @@ class SampleFile:
         log2: int = 0,
         hashes: bytes = b"",
         norms: bytes = b"",
+        at_ns: int = 0,
     ) -> None:
-        """Append a row. ``values`` are doubles, ``hashes`` 32-bit words, ``norms`` as many floats."""
+        """Append a row. ``values`` are doubles, ``hashes`` 32-bit words, ``norms`` as many floats; ``at_ns``: when it was, by default now."""
         length = (layout.ROW_SIZE + len(values) + len(hashes) + len(norms) + 7) & ~7
         if length > layout.RING_SIZE // 4 or is_mine(self._lock):
             return
@@ -75,7 +76,7 @@ class SampleFile:
             at = layout.HEADER_SIZE + place
             layout.ROW.pack_into(
                 self._memory, at, length, layout.STAMP, model, _KINDS[kind], log2, turn & 0xFFFFFFFF, step & 0xFFFFFFFF,
-                site, names, monotonic_ns(), len(hashes) // 4, len(values) // 8,
+                site, names, at_ns or monotonic_ns(), len(hashes) // 4, len(values) // 8,
             )  # fmt: skip
             at += layout.ROW_SIZE
             for part in (values, hashes, norms):
@@ -125,6 +126,15 @@ class Samples:
     ) -> None:
         turn = watched.turns[kind]
         self._file.write(watched.number, kind, turn, watched.steps, self.site(), names, values, log2, hashes, norms)
+
+    def later(self, watched: Watched, kind: str, of: str, names: int) -> Callable[[bytes], None]:
+        """What writes a sample whose values come later; it belongs to this moment, and to the turn of another kind."""
+        turn, steps, site, now = watched.turns[of], watched.steps, self.site(), monotonic_ns()
+
+        def write(values: bytes) -> None:
+            self._file.write(watched.number, kind, turn, steps, site, names, values, at_ns=now)
+
+        return write
 
     def name(self, key: Any, make: Callable[[], dict[str, Any]]) -> int:
         """The number of what a kind of sample tells beside its numbers, which ``make`` says once."""

@@ -14,7 +14,7 @@ from ddpnb.views.curves import CurveRow
 
 _HEIGHT = 1.7
 _STYLES: tuple[Literal["-", "--"], ...] = ("-", "--")  # of neighbours: never colour alone
-_NONE = {"loss": "no loss recorded: a loss on a GPU is not read, and only one that is passed to backward() is seen"}
+_NONE = {"loss": "no loss recorded: only one that is passed to backward() is seen"}
 
 
 def curves(rows: Sequence[CurveRow], ax: Axes | None = None) -> Axes:

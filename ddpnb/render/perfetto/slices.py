@@ -132,7 +132,7 @@ def _counters(trace: Trace, record: RankRecord) -> Iterator[tuple[int, str]]:
     where = f'"pid":{trace.pids[record.rank]},"tid":{trace.tid(record.rank, STEPS)}'
     for sample in record.samples:
         value: float | None = None
-        if sample.kind == "backward":
+        if sample.kind in ("backward", "loss"):
             what, value = "loss", sample.number("loss")
         else:
             what, norms = "norm of the gradients", [one.norm for one in sample.digests.values() if one.norm is not None]
