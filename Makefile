@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix docs clean
+.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -67,6 +67,10 @@ torture-signals torture-others: $(VENV)/.tested
 
 TORTURE_torture-signals := tests/torture/test_signals.py
 TORTURE_torture-others := tests/torture --ignore=tests/torture/test_signals.py
+
+# Tests that need a GPU, and with several GPUs those that need several (docs/gpu.md). Fails where there is none.
+gpu: $(VENV)/.tested
+	$(BIN)/python -m tests.gpu $(ARGS)
 
 # Programs of real frameworks (docs/frameworks.md), which have an environment of their own.
 MATRIX := .venv-matrix

@@ -12,9 +12,25 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 import ddpnb
+from ddpnb.processes.devices import count_gpus
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
+
+
+if count_gpus():  # what is not about GPUs runs on the CPU, with as many ranks as it wants
+    os.environ.setdefault("DDP_BACKEND", "gloo")
+
+
+def pytest_collection_modifyitems(items):
+    """Skip what needs more GPUs than there are, and say so: ``make gpu`` runs it, or fails where there is none."""
+    wanted = [
+        (item, 2 if item.get_closest_marker("multigpu") else 1) for item in items if item.get_closest_marker("gpu")
+    ]
+    there = count_gpus() if wanted else 0
+    for item, count in wanted:
+        if there < count:
+            item.add_marker(pytest.mark.skip(reason="needs a GPU" if count == 1 else "needs several GPUs"))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,12 @@ from ddpnb.processes import machine
 from ddpnb.processes.devices import count_gpus, plan, ranks_that_fit
 
 
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    """Where there are GPUs, the tests run with DDP_BACKEND=gloo."""
+    monkeypatch.delenv("DDP_BACKEND", raising=False)
+
+
 def planned(n, backend=None, devices=None, *, gpus=0, nccl=True):
     return plan(n, backend, devices, gpus=lambda: gpus, nccl=lambda: nccl, room=lambda: (64, "2 cores"))
 
