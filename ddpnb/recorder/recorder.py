@@ -85,11 +85,7 @@ class Recorder:
 
     def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any]) -> None:
         """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed."""
-        holds = list(holds)
         self.door.gate.end_of_run()
-        self.door.groups.unhurried(
-            bool(holds)
-        )  # those of an earlier run have ended, and with them why time-outs were suspended
         self.faults.forget()
         for hold, keep in holds:
             self.door.gate.hold(Hold.from_json(hold), keep=keep)

@@ -70,14 +70,6 @@ def test_a_hold_ends_with_its_run(world):
     world.resume()
     assert run.wait(30).outcome == "ok"
     assert world.run(hands.steps, 4, stream=None).wait(30).outcome == "ok"
-    assert world.run(time_out_in_minutes, stream=None).wait(30).results == [30.0] * 4  # suspended while ranks were held
-
-
-def time_out_in_minutes():
-    import torch
-    import torch.distributed as dist
-
-    return dist.group.WORLD._get_backend(torch.device("cpu")).options._timeout.total_seconds() / 60
 
 
 def test_one_that_is_armed_while_a_run_goes_on_ends_with_that_run(world):
