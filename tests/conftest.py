@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from ddpnb.processes.devices import count_gpus
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a job in the background: what the tests start would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if count_gpus():  # what is not about GPUs runs on the CPU, with as many ranks as it wants
     os.environ.setdefault("DDP_BACKEND", "gloo")

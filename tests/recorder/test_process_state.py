@@ -38,12 +38,12 @@ def test_the_next_run_finds_the_process_as_it_was(world, tmp_path, lines, outcom
 
 def test_builtins_that_were_added_or_are_kept_stay(monkeypatch):
     before = dict(vars(builtins))
-    monkeypatch.setattr(builtins, "_", str, raising=False)
+    monkeypatch.setattr(builtins, "translated", str, raising=False)
     monkeypatch.setattr(builtins, "aiter", None)
     monkeypatch.setattr(builtins, "vars", None)
     monkeypatch.delattr(builtins, "anext")
     restore_builtins(before, keep=("aiter",))
-    assert (builtins.vars, builtins.anext, builtins.aiter, builtins._) == (before["vars"], before["anext"], None, str)
+    assert (builtins.vars, builtins.anext, builtins.aiter, builtins.translated) == (before["vars"], before["anext"], None, str)
 
 
 def test_own_builtins_are_pythons_only_inside(monkeypatch):
