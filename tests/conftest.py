@@ -19,7 +19,9 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 VICTIMS = Path(__file__).parent / "victims"
 
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a job in the background: what the tests start would ignore it
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as of a job in the background: what the tests start would ignore it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if count_gpus():  # what is not about GPUs runs on the CPU, with as many ranks as it wants

@@ -43,7 +43,12 @@ def test_builtins_that_were_added_or_are_kept_stay(monkeypatch):
     monkeypatch.setattr(builtins, "vars", None)
     monkeypatch.delattr(builtins, "anext")
     restore_builtins(before, keep=("aiter",))
-    assert (builtins.vars, builtins.anext, builtins.aiter, builtins.translated) == (before["vars"], before["anext"], None, str)
+    assert (builtins.vars, builtins.anext, builtins.aiter, builtins.translated) == (
+        before["vars"],
+        before["anext"],
+        None,
+        str,
+    )
 
 
 def test_own_builtins_are_pythons_only_inside(monkeypatch):
