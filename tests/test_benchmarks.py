@@ -1,4 +1,4 @@
-"""The table of all measurements: ratios, goals, failures; and that every part of it gives rows. No time is asserted."""
+"""The table of all measurements: ratios, goals, failures; and that a slice of it gives rows. No time is asserted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from benchmarks.hangs import Said, named
 from benchmarks.rows import Goal, Row, quantity, spread, verdict
 
 ROOT = Path(__file__).parents[1]
-LONGEST_S = 1140  # on a busy machine
+LONGEST_S = 840  # on a busy machine
+# The other parts start dozens of processes: they take eight minutes beside other tests, and slow these. By hand: --quick.
+SLICE = ("door", "verdict", "snapshot", "reports", "timeline", "bisection", "reenact")
 
 
 def test_a_ratio_is_that_of_the_pairs_where_there_are_pairs():
@@ -145,10 +147,10 @@ def test_only_an_error_that_came_by_the_time_out_is_extrapolated():
 @pytest.mark.world
 @pytest.mark.browser
 @pytest.mark.timeout(LONGEST_S + 30)
-def test_every_part_gives_rows(tmp_path):
-    """A slice of all parts, in one process as a user runs it."""
+def test_a_slice_gives_rows(tmp_path):
+    """In one process, as a user runs it."""
     path = tmp_path / "table.json"
-    command = [sys.executable, "-m", "benchmarks", "--quick", "--json", str(path)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", *SLICE, "--json", str(path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     job = subprocess.Popen(
         command,
@@ -167,8 +169,8 @@ def test_every_part_gives_rows(tmp_path):
     assert job.returncode == 0, output[-6000:]
     result = json.loads(path.read_text())
     rows = result["rows"]
-    assert {row["part"] for row in rows} == set(table.PARTS)
-    assert set(result["machine"]["seconds_of_parts"]) == set(table.PARTS)
+    assert {row["part"] for row in rows} == set(SLICE)
+    assert set(result["machine"]["seconds_of_parts"]) == set(SLICE)
     samples = [
         Row(**{name: row[name] for name in ("part", "what")}, ours=tuple(row["ours"]), theirs=tuple(row["theirs"]))
         for row in rows
