@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser pictures torture torture-signals torture-others matrix gpu docs clean
+.PHONY: lab test live stories rest check browser network pictures torture torture-signals torture-others matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -30,7 +30,7 @@ LANE = $(BIN)/python -m pytest $(if $(LANES_TOGETHER),-p tests.again --report $(
 # pytest writes the report before it ends; errors after that (warnings as errors) show only in its exit status.
 STATUS = $(if $(LANES_TOGETHER),; echo $$? >$(REPORTS)/$@.status)
 
-test: $(VENV)/.tested browser
+test: $(VENV)/.tested browser network
 	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
 	@$(MAKE) --no-print-directory -j4 --output-sync=target live stories rest check LANES_TOGETHER=1
 	@$(BIN)/python -m tests.again $(REPORTS) live stories rest
@@ -56,6 +56,11 @@ browser: $(VENV)/.tested
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
 	else $(BIN)/playwright install chromium; fi
+
+# What makes the network of simulated hosts, which need root: other users skip these tests.
+network:
+	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2; }
 
 # Stress tests: signals, hostile programs, full disks, many ranks. Each case must end in time and leave nothing behind. Two
 # parallel lanes, since most of the time is waiting; a few cheap cases also run in `make test`.
