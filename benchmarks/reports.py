@@ -80,18 +80,27 @@ def entry(number: int, seq: int, name: str, group: tuple[str, str], size: list[i
     }
 
 
-def write(folder: str, world: int) -> None:
+def write(folder: str, world: int, entries: int = ENTRIES, kind: str = "missing rank") -> None:
+    """The dumps of so many ranks, each with so many entries (an even number).
+
+    Args:
+        folder: where they are written.
+        world: the number of ranks.
+        entries: of each rank.
+        kind: ``"missing rank"``: rank 3 does not make the last all-reduce; ``"mismatch"``: it makes another one;
+            ``"healthy"``: all calls are complete.
+    """
     for rank in range(world):
         first = rank // ROW * ROW
         own = str(1 + rank // ROW)
         members = {"0": ("default_pg", range(world)), own: ("tp", range(first, min(first + ROW, world)))}
         made: list[dict[str, Any]] = []
-        for number in range(ENTRIES - (rank == MISSING)):
-            done = number < ENTRIES - 1
+        odd = rank == MISSING
+        for number in range(entries - (odd and kind == "missing rank")):
+            done = number < entries - 1 or kind == "healthy"
             if number % 2:
-                made.append(
-                    entry(number, number // 2 + 1, "nccl:all_reduce", ("0", "default_pg"), [1024 + number % 24], done)
-                )
+                size = 1024 + number % 24 + (odd and kind == "mismatch" and not done)
+                made.append(entry(number, number // 2 + 1, "nccl:all_reduce", ("0", "default_pg"), [size], done))
             else:
                 made.append(entry(number, number // 2 + 1, "nccl:_all_gather_base", (own, "tp"), [4096], done))
         held = {

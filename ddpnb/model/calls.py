@@ -11,6 +11,7 @@ from typing import Any
 
 from ddpnb import arguments
 from ddpnb.errors import UsageError
+from ddpnb.model import members
 from ddpnb.model.names import given_name
 
 UNNAMED = "?"  # a name that the box does not hold: its table of names is full, or it is damaged
@@ -160,8 +161,12 @@ def listed(ranks: Sequence[int]) -> str:
 
 
 @lru_cache(4096)
-def _key(ranks: tuple[int, ...], ordinal: int) -> str:
-    return f"{','.join(map(str, ranks))}#{ordinal}"
+def _identity(ranks: tuple[int, ...], ordinal: int) -> tuple[tuple[int, ...], str]:
+    """The members, as one tuple for all groups that have them, and the key.
+
+    Each of thousands of ranks names thousands of members: lists of their own would take memory by the square of the ranks.
+    """
+    return ranks, f"{','.join(map(str, ranks))}#{ordinal}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,9 @@ class Group:
     key: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", _key(self.ranks, self.ordinal))
+        ranks, key = _identity(self.ranks, self.ordinal)
+        object.__setattr__(self, "ranks", ranks)
+        object.__setattr__(self, "key", key)
 
     def __hash__(self) -> int:
         return hash(self.key)
@@ -190,10 +197,14 @@ class Group:
             return "an unknown group"
         return f"group {listed(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
 
+    def to_json(self) -> dict[str, Any]:
+        """What ``from_json`` reads; many members as runs, so that their number does not limit what a black box can hold."""
+        return {**members.written(self.ranks), "ordinal": self.ordinal, "name": self.name, "label": self.label}
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Group:
         return cls(
-            tuple(int(rank) for rank in value.get("ranks", ())),
+            members.read(value),
             int(value.get("ordinal", 0)),
             given_name(value.get("name", "")),
             given_name(value.get("label", "")),

@@ -143,9 +143,16 @@ class Collective:
         """The ranks of an all_to_all_single whose splits alone do not fit those of the other ranks."""
         return tuple(sorted(self._odd)) if len(self._odd) < len(self.calls) else ()
 
-    @property
+    @cached_property
     def mismatched(self) -> bool:
-        return len(self.sides) > 1
+        return not self._alike and len(self.sides) > 1
+
+    @property
+    def _alike(self) -> bool:
+        """Whether all calls are the same, without splits: so are nearly all, and sides need not be made of their ranks."""
+        signatures = {id(call.signature): call.signature for call in self.calls.values()}.values()
+        agreed = {one.agreed for one in signatures if one.op != UNNAMED}
+        return len(agreed) == 1 and not any(one.in_splits or one.out_splits for one in signatures)
 
     @property
     def match(self) -> MatchState:

@@ -97,9 +97,7 @@ class Groups:
         return known
 
     def _string(self, group: Group) -> int:
-        return self._box.intern(
-            {"ranks": list(group.ranks), "ordinal": group.ordinal, "name": group.name, "label": group.label}
-        )
+        return self._box.intern(group.to_json())
 
     def _board(self, group: Group, process_group: Any, run: int) -> Announcements | None:
         """The shared file for the fence; None if the fence is off, or has nothing to compare or no space."""

@@ -38,11 +38,12 @@ def with_waits(records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
 
 
 def _waiting(record: RankRecord, slowest: Mapping[str, int]) -> RankRecord:
-    first = {
-        key: min((call.seq for call in record.calls if call.group.key == key and call.seq > number), default=0)
-        for key, number in slowest.items()
-    }
-    if not any(first.values()):
+    first: dict[str, int] = {}
+    for call in record.calls if slowest else ():
+        key = call.group.key
+        if call.seq > slowest.get(key, call.seq):
+            first[key] = min(first.get(key, call.seq), call.seq)
+    if not first:
         return record
     calls = tuple(
         replace(call, state=CallState.WAITING) if call.seq and first.get(call.group.key) == call.seq else call

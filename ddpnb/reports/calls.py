@@ -25,7 +25,7 @@ def calls_of(
         groups: of the job.
     """
     calls = list(dumped)
-    places = {(call.group.key, call.seq): place for place, call in enumerate(calls) if call.seq}
+    places = {(call.group.key, call.seq): place for place, call in enumerate(calls if seen else ()) if call.seq}
     for one in seen:
         group = groups.of(one.group)
         place = places.get((group.key, one.seq)) if one.seq else None
@@ -88,6 +88,8 @@ def with_agreed(records: Mapping[int, RankRecord], places: Collection[tuple[str,
         records: by rank.
         places: of the collectives of which calls come from logs: key of the group, number.
     """
+    if not places:
+        return dict(records)
     known: dict[tuple[str, int], frozenset[str]] = defaultdict(lambda: KNOWN)
     for record in records.values():
         for call in record.calls:

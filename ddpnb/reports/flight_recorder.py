@@ -160,7 +160,7 @@ def _ranks(files: Sequence[ReportFile], dumps: list[_Dump]) -> list[_Dump]:
 
 def _speaker(dump: _Dump) -> int:
     """The rank that sends what a dump calls "send 0->1"; -1: none."""
-    members = {name: groups.ranks_in(ranks) for name, _, ranks in dump.facts["pg_config"]}
+    members = groups.members_of(dump.facts["pg_config"])
     found: set[int] = set()
     for row in dump.table.rows:
         name, label, _ = dump.table.groups[row.group]
@@ -225,10 +225,9 @@ def _calls(dump: _Dump, own: Own, places: Iterable[int], turns: Mapping[int, int
 
 def _stack(own: Own, calls: Sequence[Call]) -> Stack | None:
     """The stack of the call that a rank waits in."""
-    state = own.columns.state
-    place = next((place for place in range(len(state) - 1, -1, -1) if state[place] == CallState.WAITING), None)
+    place = own.columns.state.tobytes().rfind(bytes([CallState.WAITING]))
     waiting = next((call for call in reversed(calls) if call.state is CallState.WAITING), None)
-    if place is None or waiting is None:
+    if place < 0 or waiting is None:
         return None
     frames = own.table.rows[own.columns.calls[place]].frames
     return Stack("MainThread", frames, waiting.thread, main=True) if frames else None

@@ -66,11 +66,11 @@ class Groups:
         self.observed = tuple(sorted(group.key for name, group in self._groups.items() if name not in said))
 
     def _learn(self, calls: Iterable[Call]) -> None:
-        for call in calls:
-            name = canonical(GroupName(call.group.name, call.group.label))
+        for group in {id(call.group): call.group for call in calls}.values():
+            name = canonical(GroupName(group.name, group.label))
             if name not in self._groups:
-                self._groups[name] = call.group
-                self._members[name] = call.group.ranks
+                self._groups[name] = group
+                self._members[name] = group.ranks
 
     def of(self, group: GroupName) -> Group:
         """The group of this name."""

@@ -22,7 +22,7 @@ from ddpnb.source.paths import path_to
 def explain(recording: Recording, standings: dict[int, Standing], calls: dict[int, Call], ended: list[int]) -> Finding:
     """Ranks that finished while others wait for them: a shorter loop, or a missing call."""
     waiting = sorted(calls)
-    groups = {call.group.key: set(call.group.ranks) for call in calls.values()}
+    groups = {key: set(group.ranks) for key, group in {call.group.key: call.group for call in calls.values()}.items()}
     without = {key for key, members in groups.items() if not members.isdisjoint(ended)}
     first = next((rank for rank in waiting if calls[rank].group.key in without), waiting[0])
     call = calls[first]

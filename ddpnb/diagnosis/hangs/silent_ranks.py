@@ -148,7 +148,7 @@ def _first(
     standings: Mapping[int, Standing], waits: Mapping[int, Wait], waiting: Sequence[int]
 ) -> tuple[Call, list[int], list[int]] | None:
     """The call to begin with, the ranks that wait in it, and those that are missing: that which began first of those that lack a rank in no call."""
-    absent = {rank for wait in waits.values() for rank in wait.missing if rank not in waits}
+    absent = {rank for missing in {wait.missing for wait in waits.values()} for rank in missing if rank not in waits}
     inside: dict[tuple[str, int, int], list[int]] = defaultdict(list)
     for rank in waiting:
         call = standings[rank].call

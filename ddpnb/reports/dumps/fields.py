@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any
+
+from ddpnb.model import members
 
 MOST_TENSORS, _MOST_DIMENSIONS, _MOST_GROUPS, _MOST_TEXT = 1024, 16, 65_536, 4096
 LARGEST = 1 << 62
@@ -42,9 +46,9 @@ def sizes(value: Any) -> list[list[int]]:
     ]
 
 
-def config(value: Any) -> list[list[str]]:
-    """Name, description and members of each group. Versions 1.x: the members alone, by the number of the group."""
-    found: list[list[str]] = []
+def config(value: Any) -> list[list[Any]]:
+    """Name, description and members (``model.members``) of each group. Versions 1.x: the members alone, by the number of the group."""
+    found: list[list[Any]] = []
     for key, held in list(value.items())[:_MOST_GROUPS] if isinstance(value, dict) else ():
         if isinstance(held, dict):
             ranks = held.get("ranks")
@@ -54,11 +58,20 @@ def config(value: Any) -> list[list[str]]:
     return found
 
 
-def _ranks(value: Any) -> str:
-    """The members as text, as newer versions write them."""
+def _ranks(value: Any) -> dict[str, Any]:
+    """The members; newer versions write them as text. None of them if it holds anything else."""
     if isinstance(value, (list, tuple)):
-        return ",".join(str(rank) for rank in value[: _MOST_GROUPS * 4] if type(rank) is int)
-    return value.strip("[]() ")[: 8 * _MOST_GROUPS] if isinstance(value, str) else ""
+        return _members(tuple(rank for rank in value[: _MOST_GROUPS * 4] if type(rank) is int and rank >= 0))
+    return _named(value[: 8 * _MOST_GROUPS]) if isinstance(value, str) else {}
+
+
+@lru_cache(64)  # each dump of a job repeats the list of all ranks
+def _named(text: str) -> dict[str, Any]:
+    return _members(tuple(map(int, re.findall(r"\d{1,9}", text))))
+
+
+def _members(ranks: tuple[int, ...]) -> dict[str, Any]:
+    return members.written(tuple(dict.fromkeys(ranks))) if all(rank < members.MOST_MEMBERS for rank in ranks) else {}
 
 
 def status(dump: dict[Any, Any]) -> dict[str, list[int]]:

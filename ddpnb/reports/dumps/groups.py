@@ -6,12 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from typing import Any
 
+from ddpnb.model import members
 from ddpnb.model.calls import Group
 from ddpnb.model.names import given_name, one_line
 
-MOST_RANKS = 1 << 17  # a number above is no rank
+MOST_RANKS = members.MOST_MEMBERS  # a number above is no rank
+Configured = tuple[str, str, Mapping[str, Any]]  # name, label and members of a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +47,29 @@ class Groups:
     notes: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
-        self._pooled: dict[str, dict[tuple[int, ...], None]] = defaultdict(dict)
+        self._lists = _Lists()
+        self._pooled: dict[str, dict[int, None]] = defaultdict(dict)  # name -> lists of members
         self._users: dict[str, list[int]] = defaultdict(list)
-        highest = max(self.names, default=-1)
         for rank, own in sorted(self.names.items()):
             for name, (label, ranks) in own.config.items():
                 if ranks:
-                    self._pooled[name][ranks] = None
-                    highest = max(highest, *ranks)
+                    self._pooled[name][self._lists.number(ranks)] = None
                     # All groups of gloo are called "", and the last one that was made is listed.
                     self.size_known |= bool(name) and is_default(name, label)
             for name in own.used:
                 self._users[name].append(rank)
-        self.size = highest + 1
-        self._everyone = tuple(range(self.size))
-        self._observed: set[str] = set()
+        self.size = max([*self.names, *map(max, self._lists.every)], default=-1) + 1
+        self._everyone = self._lists.number(tuple(range(self.size)))
+        self._observed: dict[str, int] = {}
         members = {rank: self._members(rank, own) for rank, own in self.names.items()}
-        alike: dict[tuple[int, ...], set[str]] = defaultdict(set)
+        alike: dict[int, set[str]] = defaultdict(set)
         for rank, found in members.items():
             if not self.names[rank].counted:
                 for name, ranks in found.items():
                     alike[ranks].add(name)
         ordered = {ranks: sorted(named, key=_order) for ranks, named in alike.items()}
-        self._known: dict[Group, Group] = {}
+        self._known: dict[tuple[int, int, str, str], Group] = {}
+        self._first: dict[Group, Group] = {}
         self._groups = {rank: self._of_rank(rank, found, ordered) for rank, found in members.items()}
         self._named: dict[str, set[Group]] = defaultdict(set)
         for found in self._groups.values():
@@ -87,30 +89,29 @@ class Groups:
         """How many groups have this name."""
         return len(self._named.get(name, ()))
 
-    def _members(self, rank: int, own: Names) -> dict[str, tuple[int, ...]]:
+    def _members(self, rank: int, own: Names) -> dict[str, int]:
         return {
             name: self._ranks(rank, name, own)
             for name in dict.fromkeys((*own.config, *own.used))
             if name in own.used or own.config[name][1]
         }
 
-    def _ranks(self, rank: int, name: str, own: Names) -> tuple[int, ...]:
+    def _ranks(self, rank: int, name: str, own: Names) -> int:
         label, said = own.config.get(name, ("", ()))
         if said:
-            return said
-        pooled = [ranks for ranks in self._pooled.get(name, ()) if rank in ranks]
+            return self._lists.number(said)
+        pooled = [ranks for ranks in self._pooled.get(name, ()) if rank in self._lists.sets[ranks]]
         if len(pooled) == 1:
             return pooled[0]
         if is_default(name, own.used.get(name) or label):
             return self._everyone
-        self._observed.add(name)
-        return tuple(self._users[name])
+        if name not in self._observed:
+            self._observed[name] = self._lists.number(tuple(self._users[name]))
+        return self._observed[name]
 
-    def _of_rank(
-        self, rank: int, members: Mapping[str, tuple[int, ...]], ordered: Mapping[tuple[int, ...], Sequence[str]]
-    ) -> dict[str, Group]:
+    def _of_rank(self, rank: int, members: Mapping[str, int], ordered: Mapping[int, Sequence[str]]) -> dict[str, Group]:
         own = self.names[rank]
-        before: dict[tuple[int, ...], int] = defaultdict(int)
+        before: dict[int, int] = defaultdict(int)
         groups: dict[str, Group] = {}
         for name, ranks in sorted(members.items(), key=lambda item: _order(item[0])):
             ordinal = before[ranks] if own.counted else ordered[ranks].index(name)
@@ -120,20 +121,47 @@ class Groups:
                 label = "default_pg"
             elif not label and name in self._observed:
                 label = f"group {name}"  # by its members it would be named wrongly
-            group = Group(ranks, ordinal, name, label)
-            groups[name] = self._known.setdefault(group, group)
+            groups[name] = self._group(ranks, ordinal, name, label)
         return groups
 
+    def _group(self, ranks: int, ordinal: int, name: str, label: str) -> Group:
+        """The group, under the name by which a rank called it first."""
+        described = ranks, ordinal, name, label
+        if described not in self._known:
+            group = Group(self._lists.every[ranks], ordinal, name, label)
+            self._known[described] = self._first.setdefault(group, group)
+        return self._known[described]
 
-def names(config: Sequence[tuple[str, str, str]], used: Sequence[tuple[str, str, str]], version: str) -> Names:
+
+class _Lists:
+    """The different lists of members, numbered: with thousands of ranks, comparing them each time takes longest."""
+
+    def __init__(self) -> None:
+        self.every: list[tuple[int, ...]] = []
+        self.sets: list[frozenset[int]] = []
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self._seen: dict[int, tuple[int, tuple[int, ...]]] = {}  # which tuple -> its number, and the tuple, to keep it
+
+    def number(self, ranks: tuple[int, ...]) -> int:
+        seen = self._seen.get(id(ranks))
+        if seen is None:
+            number = self._numbers.setdefault(ranks, len(self.every))
+            if number == len(self.every):
+                self.every.append(ranks)
+                self.sets.append(frozenset(ranks))
+            seen = self._seen[id(ranks)] = number, ranks
+        return seen[0]
+
+
+def names(config: Sequence[Configured], used: Sequence[tuple[str, str, str]], version: str) -> Names:
     """The groups that a dump names.
 
     Args:
-        config: name, label and members, as text.
+        config: as ``fields.config`` gives it.
         used: name, label and number of those that have calls.
         version: of the dump.
     """
-    known = {one_line(name): (_label(label), ranks_in(ranks)) for name, label, ranks in config}
+    known = {one_line(name): (_label(label), members.read(written)) for name, label, written in config}
     return Names(known, {name: label for name, label, _ in used}, version.startswith("1."))
 
 
@@ -146,11 +174,9 @@ def is_default(name: str, label: str) -> bool:
     return label == "default_pg" or (not label and name in ("", "0"))
 
 
-@lru_cache(4096)
-def ranks_in(text: str) -> tuple[int, ...]:
-    """The members that a text lists; none if it lists anything else."""
-    ranks = tuple(dict.fromkeys(int(number) for number in re.findall(r"\d{1,9}", text)))
-    return ranks if all(rank < MOST_RANKS for rank in ranks) else ()
+def members_of(config: Sequence[Configured]) -> dict[str, tuple[int, ...]]:
+    """The members of each group by its name, as ``fields.config`` gives them."""
+    return {one_line(name): members.read(written) for name, _, written in config}
 
 
 def _order(name: str) -> tuple[int, str]:

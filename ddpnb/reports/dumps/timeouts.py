@@ -20,6 +20,7 @@ def reopen(ranks: Mapping[int, Own]) -> list[str]:
     silent = {rank: own for rank, own in ranks.items() if any(row.silent for row in own.table.rows)}
     reached = {rank: _reached(own) for rank, own in silent.items()}
     found: dict[tuple[str, tuple[int, ...]], list[int]] = defaultdict(list)
+    left: dict[tuple[Group, int], tuple[int, ...]] = {}  # the members that are behind a call
     for rank, own in silent.items():
         columns = own.columns
         place = next((n for n in range(len(columns.state) - 1, -1, -1) if columns.state[n] != DROPPED), -1)
@@ -29,10 +30,11 @@ def reopen(ranks: Mapping[int, Own]) -> list[str]:
         group = own.groups[row.group]
         if row.message or not row.silent or direction_of(row.signature.op) is not Direction.ALL_TO_ALL:
             continue
-        behind = tuple(other for other in group.ranks if other in reached and reached[other].get(group, 0) < seq)
-        if behind:
+        if (group, seq) not in left:
+            left[group, seq] = tuple(one for one in group.ranks if one in reached and reached[one].get(group, 0) < seq)
+        if left[group, seq]:
             columns.state[place] = WAITING
-            found[f"{row.signature.op} #{seq} of {group}", behind].append(rank)
+            found[f"{row.signature.op} #{seq} of {group}", left[group, seq]].append(rank)
     return [
         f"{name} has ended on {_listed(ended)}, but was not called on {_listed(behind)}: a time-out or an error ended it."
         for (name, behind), ended in found.items()

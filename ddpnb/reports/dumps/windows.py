@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ddpnb.model.calls import Group
@@ -12,6 +15,7 @@ from ddpnb.reports.dumps.tables import Table
 
 ALL = 65_536  # entries: so many are all read, whatever the ranks (32 of them with rings of 2,000)
 AROUND, LAST = 64, 64
+_OPEN = re.compile(b"[^%c%c]" % (DROPPED, COMPLETED))  # states of entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,9 @@ def kept(ranks: Sequence[Own]) -> list[Iterable[int]]:
     return [_around(own, differing) for own in ranks]
 
 
-def _present(own: Own) -> list[int]:
-    return [place for place, state in enumerate(own.columns.state) if state != DROPPED]
+def _present(own: Own) -> Sequence[int]:
+    state = own.columns.state
+    return [place for place, one in enumerate(state) if one != DROPPED] if DROPPED in state else range(len(state))
 
 
 def _first_differences(ranks: Sequence[Own]) -> dict[Group, set[int]]:
@@ -85,16 +90,25 @@ def _lower(first: list[int], kind: int, seq: int) -> None:
 
 
 def _around(own: Own, differing: dict[Group, set[int]]) -> list[int]:
+    """The wanted entries of a rank. Very many are looked through, and few of them are wanted: none is looked at by itself."""
     columns = own.columns
     present = _present(own)
     wanted = set(range(max(0, len(present) - LAST), len(present)))
-    places = {place: turn for turn, place in enumerate(present)}
-    wanted.update(places[place] for place in present if columns.state[place] != COMPLETED)
-    firsts = [differing.get(group, set()) for group in own.groups]
-    if any(firsts):
-        rows = own.table.rows
-        for turn, place in enumerate(present):
-            row = rows[columns.calls[place]]
-            if not row.message and columns.seq[place] in firsts[row.group]:
+    wanted.update(bisect_left(present, one.start()) for one in _OPEN.finditer(columns.state.tobytes()))
+    firsts = [differing.get(group, set[int]()) for group in own.groups]
+    for seq in set[int]().union(*firsts):
+        for place in _places(columns.seq, seq):
+            row = own.table.rows[columns.calls[place]]
+            if not row.message and seq in firsts[row.group] and columns.state[place] != DROPPED:
+                turn = bisect_left(present, place)
                 wanted.update(range(max(0, turn - AROUND), min(len(present), turn + AROUND + 1)))
     return [present[turn] for turn in sorted(wanted)]
+
+
+def _places(column: array[int], value: int) -> Iterator[int]:
+    """Where a column has this value."""
+    place = -1
+    with suppress(ValueError):
+        while True:
+            place = column.index(value, place + 1)
+            yield place
