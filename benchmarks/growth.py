@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +50,27 @@ def kind(name: str) -> Callable[[Any], Any]:
     return named
 
 
+@cache
+def everyone(world: int) -> tuple[int, ...]:
+    return tuple(range(world))
+
+
 @kind("missing rank")
 def one_missing(rank: int, world: int, count: int) -> Any:
     """Rank 3 computes, and all others wait in the last all-reduce."""
     gone = rank == CULPRIT
-    made = handmade.calls(tuple(range(world)), count - gone, not gone)
+    made = handmade.calls(everyone(world), count - gone, not gone)
     return handmade.record(rank, world, made, "ended" if gone else "stands")
 
 
 @kind("mismatch")
 def mismatch(rank: int, world: int, count: int) -> Any:
-    return handmade.record(rank, world, handmade.calls(tuple(range(world)), count, True, 5 if rank == CULPRIT else 4))
+    return handmade.record(rank, world, handmade.calls(everyone(world), count, True, 5 if rank == CULPRIT else 4))
 
 
 @kind("healthy")
 def healthy(rank: int, world: int, count: int) -> Any:
-    return handmade.record(rank, world, handmade.calls(tuple(range(world)), count, False), "computes")
+    return handmade.record(rank, world, handmade.calls(everyone(world), count, False), "computes")
 
 
 @dataclass

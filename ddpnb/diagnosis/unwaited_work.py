@@ -17,18 +17,24 @@ WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
 
 def find(recording: Recording) -> Finding | None:
     """DDP316: after a line from which a call was made, the source uses the tensor before it waits."""
+    found = {path: unwaited(source) for path, source in sorted(recording.sources.items()) if _may_be_async(source)}
+    if not any(found.values()):
+        return None
     made: dict[tuple[str, int], set[int]] = defaultdict(set)
     dropped: dict[tuple[str, int], set[int]] = defaultdict(set)
     for rank, record in recording.ranks.items():
-        for call in record.calls:
+        # A rank makes thousands of calls from a few lines.
+        calls = {(id(call.site), call.state is CallState.DROPPED): call for call in record.calls}.values()
+        for call in calls:
             path, _, line = call.site.via.rpartition(":")  # a function that returns the Work made the call
             places = [(call.site.file, call.site.line), *([(path, int(line))] if line.isdigit() else [])]
             for place in places:
                 made[place].add(rank)
                 if call.state is CallState.DROPPED:
                     dropped[place].add(rank)
-    for path, source in sorted(recording.sources.items()):
-        for one in unwaited(source) if "async_op" in source or "isend" in source or "irecv" in source else ():
+    for path, ones in found.items():
+        source = recording.sources[path]
+        for one in ones:
             place = path, one.line
             if place in dropped:
                 return _thrown_away(path, one, sorted(dropped[place]))
@@ -36,6 +42,10 @@ def find(recording: Recording) -> Finding | None:
                 guarded = one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
                 return _early_use(path, one, sorted(made[place]), guarded=bool(guarded))
     return None
+
+
+def _may_be_async(source: str) -> bool:
+    return "async_op" in source or "isend" in source or "irecv" in source
 
 
 _WAIT = "Keep the handle and call handle.wait() before the tensor is read, changed or freed."

@@ -23,16 +23,19 @@ def with_waits(records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
     Returns:
         The same records, with other states of calls.
     """
+    known = {
+        call.group.key
+        for record in records.values()
+        for call in record.calls
+        if call.seq and call.state is not CallState.ISSUED
+    }
     last: dict[str, dict[int, int]] = defaultdict(dict)
-    known: set[str] = set()
     for rank, record in records.items():
         for key, number in record.reached.items():
             last[key][rank] = max(last[key].get(rank, 0), number)
         for call in record.calls:
-            if call.seq:
+            if call.seq and call.group.key not in known:
                 last[call.group.key][rank] = max(last[call.group.key].get(rank, 0), call.seq)
-                if call.state is not CallState.ISSUED:
-                    known.add(call.group.key)
     slowest = {key: min(numbers.values()) for key, numbers in last.items() if len(numbers) > 1 and key not in known}
     return {rank: _waiting(record, slowest) for rank, record in records.items()}
 

@@ -255,6 +255,8 @@ def _from_both(record: RankRecord, one: Call, other: Call) -> tuple[Call, Call] 
 
 def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
     """Two calls of two threads of which the second began before the first was over."""
+    if len({call.thread for call in record.calls}) < 2:
+        return None
     hooked = _hooked(record)
     last: dict[str, dict[int, Call]] = defaultdict(dict)  # of each group and thread
     for call in record.calls:

@@ -43,7 +43,7 @@ def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
         recording: what is known.
         stopped: the ranks disagreed or are blocked in the end.
     """
-    for ranks in _by_group(recording).values():
+    for ranks in _by_group(recording).values() if _has_lone_place(recording) else ():
         usual = {rank: {_place(call) for call in calls.values()} for rank, calls in ranks.items()}
         been = Counter(place for places in usual.values() for place in places)
         for rank, calls in sorted(ranks.items()):
@@ -58,6 +58,15 @@ def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
                 continue
             return _finding(recording, rank, calls[first], {o: ranks[o].get(first) for o in others})
     return None
+
+
+def _has_lone_place(recording: Recording) -> bool:
+    """Whether any rank alone has called from some line in a group: in a healthy run of many ranks none has."""
+    been: Counter[tuple[str, Place]] = Counter()
+    for record in recording.ranks.values():
+        calls = {(call.group.key, id(call.site)): call for call in record.calls if call.seq and call.site != NO_SITE}
+        been.update({(call.group.key, _place(call)) for call in calls.values()})
+    return 1 in been.values()
 
 
 def _others_forward(recording: Recording, others: list[int], call: Call) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -55,7 +56,8 @@ class CallTable:
 
     def _frame(self, frame: Any) -> int:
         held = frame if isinstance(frame, dict) else {}
-        place = (text(held.get("filename")), whole(held.get("line")), text(held.get("name"))[:200])
+        file, line, name = held.get("filename"), held.get("line"), held.get("name")
+        place = (_known if type(file) is type(name) is str and type(line) is int else _place)(file, line, name)
         return self._frames.setdefault(place, len(self._frames))
 
     def _row(self, entry: dict[Any, Any], stack: int) -> list[Any]:
@@ -94,6 +96,13 @@ class CallTable:
             "frames": list(self._frames),
             "stacks": list(self._stacks),
         }
+
+
+def _place(file: Any, line: Any, name: Any) -> tuple[str, int, str]:
+    return text(file), whole(line), text(name)[:200]
+
+
+_known = lru_cache(4096)(_place)  # the dumps of a job have the same frames
 
 
 def _keys(entries: list[dict[Any, Any]]) -> list[bytes]:
