@@ -11,6 +11,7 @@ from typing import Any
 class Counted(tuple[int, ...]):
     """Members of a group that count how often one of them is looked at, also by C code."""
 
+    __slots__ = ()
     looked_at = 0
 
     def __iter__(self) -> Iterator[int]:

@@ -85,9 +85,11 @@ def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int
     superseded = {code for failure in failures for code in (failure.code, *failure.type.supersedes)}
     lines = {
         place
-        for failure in failures
+        for failure, ranks in (
+            (one, frozenset(one.culprits) or one.concerned) for one in failures
+        )  # in a tie either may have
         for place in failure.where
-        if place[0] in (failure.culprits or failure.concerned)  # in a tie either may have done it
+        if place[0] in ranks
     }
     rest = (
         finding

@@ -31,6 +31,12 @@ def ranks(numbers: Iterable[int], capital: bool = False) -> str:
     return f"{word}s {', '.join(map(str, found[:-1]))} and {found[-1]}" if found else "no rank"
 
 
+def besides(numbers: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
+    """The numbers, in their order, without the others: with thousands of ranks both may be thousands."""
+    without = frozenset(others)
+    return tuple(number for number in numbers if number not in without)
+
+
 def listed(numbers: Iterable[int]) -> str:
     """The same where it stands before a colon, as short as can be: ``rank 1``, ``ranks 0, 2-7``."""
     found = sorted(set(numbers))

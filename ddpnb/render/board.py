@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ddpnb.model import checkpoints, phrases
-from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.calls import NO_SITE, Call, runs
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
@@ -19,7 +19,7 @@ from ddpnb.views.board import Tile
 _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
 _NAME = 40  # characters of a file's name
-_MOST_RANKS = 4096  # of a tile, that a filter knows
+_MOST_SPANS = 4096  # of the ranks of a tile, that a filter knows
 _LISTED = 16  # states in a sentence
 
 
@@ -97,7 +97,8 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
 
 
 def _box(one: Tile) -> str:
-    ranks = ",".join(map(str, one.ranks[:_MOST_RANKS]))
+    spans = [str(first) if first == last else f"{first}-{last}" for first, last in runs(one.ranks)]
+    ranks = ",".join(spans[:_MOST_SPANS])
     named = "1" if one.finding or one.undecided else None
     return markup.attributes(
         {

@@ -145,8 +145,9 @@ class Arrivals:
         if place < _FIRST or self._known[place]:
             return ()
         needed = self._ranks[place] if self._root[place] == _ALL else (int(self._root[place]),)
+        arrived = self._arrived
         return tuple(
-            rank for rank in needed if rank not in self._arrived or not self._arrived[rank][place : place + 1].any()
+            rank for rank in needed if rank not in arrived or place >= len(arrived[rank]) or not arrived[rank][place]
         )
 
     def forget(self, keep: Numbers) -> NDArray[np.int64]:

@@ -68,27 +68,29 @@ def tiles(recording: Recording, findings: Iterable[Finding] = ()) -> tuple[Tile,
         for side in finding.sides
         for rank in side
     }
-    left = {r: site for f in reversed(errors) for r, site in reversed(f.where) if r in f.culprits and site.line}
+    named = [(finding, frozenset(finding.culprits)) for finding in reversed(errors)]
+    left = {r: site for f, culprits in named for r, site in reversed(f.where) if r in culprits and site.line}
     by_rank = {
         rank: replace(one, site=left[rank]) if one.state is RankState.ENDED and rank in left else one
         for rank, one in standings(recording).items()
     }
     missing = _missing(recording, by_rank)
     found = [
-        _tile(recording, standing, tuple(sorted(missing.get(rank, ()))), culprit.get(rank, ""), undecided.get(rank, ""))
+        _tile(recording, standing, missing.get(rank, ()), culprit.get(rank, ""), undecided.get(rank, ""))
         for rank, standing in sorted(by_rank.items())
     ]
     return tuple(found) if len(found) <= SINGLE else _together(found)
 
 
-def _missing(recording: Recording, by_rank: dict[int, Standing]) -> dict[int, frozenset[int]]:
+def _missing(recording: Recording, by_rank: dict[int, Standing]) -> dict[int, tuple[int, ...]]:
     """The ranks that each rank waits for. All in one collective wait for the same ranks: one of them is examined."""
     alike: dict[object, list[int]] = {}
     for rank, standing in by_rank.items():
         call = standing.call if standing.call is not None and not standing.call.is_p2p else None
         alike.setdefault((call.group, call.seq) if call is not None else rank, []).append(rank)
     found = waits(recording, {ranks[0]: by_rank[ranks[0]] for ranks in alike.values()}, 0.0)
-    return {rank: found[ranks[0]].missing for ranks in alike.values() if ranks[0] in found for rank in ranks}
+    waited_for = {ranks[0]: tuple(sorted(found[ranks[0]].missing)) for ranks in alike.values() if ranks[0] in found}
+    return {rank: waited_for[ranks[0]] for ranks in alike.values() if ranks[0] in found for rank in ranks}
 
 
 def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], finding: str, undecided: str) -> Tile:
@@ -175,7 +177,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
             ranks=tuple(tile.ranks[0] for tile in tiles),
             since_s=max((tile.since_s for tile in tiles if tile.since_s is not None), default=None),
             steps=min(tile.steps for tile in tiles),
-            missing=tuple(sorted({rank for tile in tiles for rank in tile.missing})),
+            missing=tuple(sorted(set[int]().union(*{id(tile.missing): tile.missing for tile in tiles}.values()))),
             process=Process() if len(tiles) > 1 else tiles[0].process,
             **_least(tiles),
         )

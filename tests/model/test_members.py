@@ -16,7 +16,10 @@ from ddpnb.model.strings import STRING_LIMIT
 MANY = 16_384
 
 
-@given(st.lists(st.integers(0, 1000), max_size=40) | st.builds(range, st.integers(0, 9), st.integers(0, 900), st.integers(1, 9)))
+@given(
+    st.lists(st.integers(0, 1000), max_size=40)
+    | st.builds(range, st.integers(0, 9), st.integers(0, 900), st.integers(1, 9))
+)
 def test_any_members_are_read_as_they_were_written(ranks):
     shown = json.loads(json.dumps(members.written(tuple(ranks))))
     assert members.read(shown) == tuple(ranks)

@@ -118,6 +118,7 @@ def test_numbers_ask_for_ranks(chromium, text, ranks):
     with page_in(chromium) as page:
         load(page, module("filter.js"))
         found = page.evaluate(
-            "(text) => [...Array(8).keys()].filter((rank) => script.wanted(text)({ ranks: [rank], words: 'x' }))", text
+            "(text) => [...Array(8).keys()].filter((rank) => script.wanted(text)({ ranks: [[rank, rank]], words: 'x' }))",
+            text,
         )
         assert found == ranks

@@ -128,7 +128,7 @@ def state_of_one(recording: Recording, standings: dict[int, Standing], finding: 
         evidence=(*phrases.observed(finding), *phrases.undecided(sides)),
         summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
         f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
-        where=where(standings, [*culprits, *(rank for rank in (*others, *alone) if rank not in culprits)]),
+        where=where(standings, [*culprits, *phrases.besides((*others, *alone), culprits)]),
         remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
         certainty="likely",
     )

@@ -54,7 +54,7 @@ def explained(recording: Recording, standings: dict[int, Standing], finding: Fin
     culprits = tuple(r for r in (named or missing) if r in recording.ranks) or finding.culprits
     if recording.report is not None and named == () and not missing:
         culprits = ()  # another rank, of which the message does not say which
-    waiting = tuple(r for r in sorted({*finding.waiting, *finding.culprits}) if r not in culprits)
+    waiting = phrases.besides(sorted({*finding.waiting, *finding.culprits}), culprits)
     places = dict(finding.where)
     for rank in culprits:
         if rank not in places and rank in standings and standings[rank].site != NO_SITE:

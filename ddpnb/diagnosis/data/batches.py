@@ -161,7 +161,7 @@ def _about_to_train(group: Sequence[int], views: Views) -> list[dict[int, Loop]]
 
 
 def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list[int]) -> Finding:
-    rest = [rank for rank in sorted(loops) if rank not in culprits]
+    rest = list(phrases.besides(sorted(loops), culprits))
     evidence = [
         f"Rank {rank}: {counts[rank]} batches" + _made_of(loops[rank])
         if rank in counts

@@ -279,7 +279,7 @@ def differs(
         DATASET_DIFFERS,
         summary,
         tuple(culprits),
-        where=where(places, [*culprits, *(rank for rank in sorted(places) if rank not in culprits)]),
+        where=where(places, [*culprits, *phrases.besides(sorted(places), culprits)]),
         evidence=(*evidence, *phrases.undecided(sides)),
         remedy=remedy,
         sides=sides,

@@ -33,15 +33,15 @@ def finding_of(
     large, the culprits are those that differ from their own past.
     """
     if culprits and Split(sides).tied:
-        rest = [rank for rank in sorted(samples) if rank not in culprits]
+        rest = list(phrases.besides(sorted(samples), culprits))
         evidence = [
             *evidence,
             f"{phrases.ranks(culprits, True)} changed there compared with {phrases.verb(culprits, 'its', 'their')} own "
             f"past; {phrases.ranks(rest)} did not.",
         ]
     sides = () if culprits else sides
-    waiting = () if sides else tuple(rank for rank in sorted(samples) if rank not in culprits)
-    order = [*culprits, *(rank for rank in sorted(samples) if rank not in culprits)]
+    waiting = () if sides else phrases.besides(sorted(samples), culprits)
+    order = [*culprits, *phrases.besides(sorted(samples), culprits)]
     places = known((rank, samples[rank].site) for rank in order if rank in samples)
     evidence = (*evidence, *phrases.undecided(sides))
     return Finding(

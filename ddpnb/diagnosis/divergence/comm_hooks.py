@@ -31,7 +31,7 @@ def find(recording: Recording) -> Finding | None:
         return None
     sites = {rank: hooks[rank][-1].site if hooks[rank] else recording.ranks[rank].models[0].site for rank in told}
     culprits = apart.culprits
-    others = tuple(rank for rank in sorted(told) if rank not in culprits)
+    others = phrases.besides(sorted(told), culprits)
     sides = () if culprits else apart.sides
     return Finding(
         HOOK_DIFFERS,

@@ -67,7 +67,8 @@ class Past:
 
     @property
     def unchanged(self) -> tuple[int, ...]:
-        return tuple(rank for rank in self.known if rank not in self.changed)
+        changed = frozenset(self.changed)
+        return tuple(rank for rank in self.known if rank not in changed)
 
     def blamed(self, split: Split) -> tuple[int, ...]:
         """The culprits of a split; in a tie those that changed, if the past of every rank is recorded."""

@@ -82,7 +82,7 @@ def first_losses(recording: Recording) -> Finding | None:
         return None
     first = min(event.backward for event in found.values())
     culprits = tuple(rank for rank, event in sorted(found.items()) if event.backward == first)
-    others = tuple(rank for rank in sorted(recording.ranks) if rank not in culprits)
+    others = phrases.besides(sorted(recording.ranks), culprits)
     if not others or not all(recording.ranks[rank].steps for rank in others):
         return None
     return Finding(

@@ -23,7 +23,7 @@ _SHORT = 60  # characters of a line
 
 def located(recording: Recording, finding: Finding) -> Finding:
     """The finding with the lines at which its culprits, or its sides, left the way of the others; itself if none is known."""
-    waiting = finding.waiting or tuple(rank for rank, _ in finding.moments if rank not in finding.culprits)
+    waiting = finding.waiting or phrases.besides((rank for rank, _ in finding.moments), finding.culprits)
     alone = not waiting and not finding.moments  # each of the culprits stands against the others
     culprits = [(rank,) for rank in finding.culprits] if alone else [finding.culprits]
     sides = finding.sides or (*culprits, *([waiting] if waiting else ()))

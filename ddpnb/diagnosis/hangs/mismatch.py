@@ -77,7 +77,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     strayed = out_of_turn(recording, collective)
     culprits = collective.odd_ranks or split.blamed(changed) or split.blamed(strayed)
     sides = () if culprits else all_sides
-    rest = tuple(rank for side in all_sides for rank in side if rank not in culprits)
+    rest = phrases.besides((rank for side in all_sides for rank in side), culprits)
     waiting = () if sides else rest
     evidence: list[str] = []
     for side in all_sides[:_SIDES]:

@@ -34,9 +34,9 @@ def apart(standings: dict[int, Standing], patience: float) -> Finding | None:
         f"{phrases.ranks(open_ranks, True)} are blocked creating a store{phrases.at(made[ranks[0]].site)} and do not connect "
         "to each other" + (": they use different ports." if found.differs else "."),
         tuple(culprits),
-        () if sides else tuple(rank for rank in ranks if rank not in culprits),
+        () if sides else phrases.besides(ranks, culprits),
         None,
-        where(made, [*culprits, *(rank for rank in ranks if rank not in culprits)]),
+        where(made, [*culprits, *phrases.besides(ranks, culprits)]),
         (
             *(f"Rank {rank}: TCPStore at {made[rank].address}." for rank in ranks[:8]),
             f"{phrases.ranks(masters, True)} {phrases.verb(masters, 'is', 'are')} to listen there (is_master=True)."

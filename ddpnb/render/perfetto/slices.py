@@ -151,9 +151,10 @@ def _findings(trace: Trace, record: RankRecord, diagnosis: Diagnosis) -> Iterato
     """Where findings show on this rank, and how it ended."""
     where = f'"pid":{trace.pids[record.rank]},"tid":{trace.tid(record.rank, PHASES)}'
     for finding in diagnosis.findings:
-        at = dict(finding.moments).get(record.rank, trace.recording.taken_ns if record.rank in finding.concerned else 0)
+        parts, moments = trace.named_by(finding)
+        at = moments.get(record.rank, trace.recording.taken_ns if record.rank in parts else 0)
         if known(at):
-            part = "culprit" if record.rank in finding.culprits else "waits" if record.rank in finding.waiting else ""
+            part = parts.get(record.rank, "")
             name = json.dumps(f"{finding.code} {finding.name}")
             args = json.dumps(_short({"summary": finding.summary, "certainty": finding.certainty, "rank": part}))
             yield at, f'{{"name":{name},"cat":"finding,{finding.severity}","ph":"i","s":"p",{where},"args":{args}'

@@ -10,6 +10,7 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import P2P_OPS, Call, CallState, Group, Signature
 from ddpnb.model.collectives import Direction, direction_of, message_key, root_of
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.render.text import one_line
 
@@ -59,6 +60,17 @@ class Trace:
     lanes: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
     kinds: dict[int, _Kind] = field(default_factory=dict[int, _Kind])
     flows: int = 0
+    named: dict[int, tuple[dict[int, str], dict[int, int]]] = field(
+        default_factory=dict[int, tuple[dict[int, str], dict[int, int]]]
+    )
+
+    def named_by(self, finding: Finding) -> tuple[dict[int, str], dict[int, int]]:
+        """The ranks that a finding names, with their parts in it, and when each was at its point; worked out once for all ranks."""
+        if id(finding) not in self.named:
+            parts = dict.fromkeys(finding.concerned, "")
+            parts |= dict.fromkeys(finding.waiting, "waits") | dict.fromkeys(finding.culprits, "culprit")
+            self.named[id(finding)] = parts, dict(finding.moments)
+        return self.named[id(finding)]
 
     @classmethod
     def of(cls, recording: Recording) -> Trace:

@@ -3,18 +3,27 @@
 const NUMBERS = /^[\s\d,-]+$/;
 
 /**
+ * The first and the last of each span of ranks: `3`, `0-7, 12`, `16-`. What is none is left out.
+ * @param {string} text
+ * @returns {[number, number][]}
+ */
+export function spansOf(text) {
+  return text.split(",").flatMap((part) => {
+    const [, first, last] = part.match(/^\s*(\d+)\s*(?:-\s*(\d+)?\s*)?$/) ?? [];
+    return first === undefined ? [] : [[Number(first), last === undefined ? (part.includes("-") ? Infinity : Number(first)) : Number(last)]];
+  });
+}
+
+/**
  * Which ranks a text asks for: `3`, `0-7, 12`, or words that their tile says.
  * @param {string} text
- * @returns {(tile: {ranks: number[], words: string}) => boolean}
+ * @returns {(tile: {ranks: [number, number][], words: string}) => boolean} of a tile, its ranks as spans
  */
 export function wanted(text) {
   const asked = text.trim().toLowerCase();
   if (!NUMBERS.test(asked)) return ({ words }) => words.toLowerCase().includes(asked);
-  const spans = asked.split(",").flatMap((part) => {
-    const [, first, last] = part.match(/^\s*(\d+)\s*(?:-\s*(\d+)?\s*)?$/) ?? [];
-    return first === undefined ? [] : [[Number(first), last === undefined ? (part.includes("-") ? Infinity : Number(first)) : Number(last)]];
-  });
-  return ({ ranks }) => ranks.some((rank) => spans.some(([first, last]) => first <= rank && rank <= last));
+  const spans = spansOf(asked);
+  return ({ ranks }) => ranks.some(([from, to]) => spans.some(([first, last]) => first <= to && from <= last));
 }
 
 /** Hide the tiles that the filter does not ask for, and say how many are left. @param {HTMLElement} body */
@@ -25,8 +34,7 @@ export function filterTiles(body) {
   const asked = wanted(text);
   const tiles = [...body.querySelectorAll(".tile")];
   for (const tile of tiles) {
-    const ranks = tile.dataset.ranks.split(",").map(Number);
-    const one = { ranks, words: `${tile.textContent} ${tile.firstElementChild.getAttribute("aria-label")}` };
+    const one = { ranks: spansOf(tile.dataset.ranks), words: `${tile.textContent} ${tile.firstElementChild.getAttribute("aria-label")}` };
     const named = state !== "named" || tile.dataset.named;
     tile.hidden = !(asked(one) && (!state || state === tile.dataset.state || (state === "named" && named)));
   }
