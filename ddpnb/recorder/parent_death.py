@@ -12,10 +12,13 @@ from ddpnb.recorder.protocol import PARENT
 _PR_SET_PDEATHSIG, _PR_SET_PTRACER = 1, 0x59616D61
 
 
-def bind_to_parent() -> None:
+def bind_to_parent(forked_by: int = 0) -> None:
     """Die with the launcher, and let it (and the py-spy that it starts) look inside.
 
     Linux only: elsewhere the launcher's clean stop has to do.
+
+    Args:
+        forked_by: the process that has forked this one for the launcher, and dies with it.
     """
     if sys.platform != "linux":
         return
@@ -24,5 +27,5 @@ def bind_to_parent() -> None:
     parent = int(os.environ.get(PARENT, "0"))
     if parent:
         prctl(_PR_SET_PTRACER, parent, 0, 0, 0)
-        if os.getppid() != parent:  # it died before we asked
+        if os.getppid() != (forked_by or parent):  # it died before we asked
             os._exit(1)

@@ -1,4 +1,4 @@
-"""Entry of the processes of a world; the arguments are ``engine`` or ``controller``, the world's folder, and theirs.
+"""Entry of the processes of a world; the arguments are ``engine``, ``controller`` or ``forks``, the world's folder, and theirs.
 
 Each dies with its launcher. Each comes up in the world's folder: ipyparallel puts the working directory first on the
 import path, where a file of the user (``queue.py``) would stand in for a module of ours. An engine imports torch and installs its hooks before it looks for the
@@ -42,8 +42,14 @@ class _Thread(threading.Thread):
 
 def main() -> None:
     parent_death.bind_to_parent()
-    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
     kind, folder = sys.argv.pop(1), sys.argv.pop(1)
+    if kind == "forks":
+        os.chdir(folder)
+        from ddpnb.processes.engines import fork_server
+
+        fork_server.serve(int(sys.argv.pop(1)))  # from here on this process is an engine
+        kind, folder = sys.argv.pop(1), sys.argv.pop(1)
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
     directory = os.getcwd()
     os.chdir(folder)
     if kind == "controller":
@@ -58,7 +64,7 @@ def main() -> None:
         started = rank.start()
         started.directory = directory
         if _AT >= 0:
-            started.import_path = _AT, _HERE
+            started.import_path = _AT, directory
         from ipyparallel.engine.app import main as serve
     sys.exit(serve())
 

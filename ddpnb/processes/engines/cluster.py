@@ -23,10 +23,10 @@ from concurrent.futures import Future
 from typing import Any
 
 from ipyparallel import Cluster
-from ipyparallel.cluster.launcher import LocalEngineLauncher
 
-from ddpnb.errors import LaunchError, WorldError
+from ddpnb.errors import DdpnbError, LaunchError, WorldError
 from ddpnb.processes.engines.client import Client
+from ddpnb.processes.engines.forks import Forks, NoForks, RankLauncher
 from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.processes.rank_processes import Connection
@@ -58,13 +58,6 @@ _CONTROLLER_ARGS = [
 ]
 
 
-class RankLauncher(LocalEngineLauncher):
-    """Starts the engine of one rank."""
-
-    def start(self, n: int = 1) -> None:  # noqa: ARG002 (a launcher of one)
-        super().start()
-
-
 class EngineCluster:
     """Starts and stops the processes of one world.
 
@@ -74,6 +67,8 @@ class EngineCluster:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
+        self._forks: Forks | None = None
+        self._common: Mapping[str, str] = {}
         log = logging.getLogger("ddpnb.processes")
         log.addHandler(logging.NullHandler())
         log.propagate = False
@@ -127,7 +122,7 @@ class EngineCluster:
                 f"a process of the World did not start, or the previous one did not end, within {timeout:.0f} s.",
                 "Is the machine very busy, or a process of a rank blocked in the kernel (state D in ps)?",
             ) from None
-        except WorldError:
+        except DdpnbError:
             raise
         except (OSError, RuntimeError) as error:  # RuntimeError: no more threads
             raise cannot_start(error) from None
@@ -139,6 +134,46 @@ class EngineCluster:
     async def _start_controller(self) -> None:
         os.environ[PARENT] = str(os.getpid())
         await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self._folder])
+
+    def start_forks(self, environment: Mapping[str, str], timeout: float) -> None:
+        """Start a process from which engines are forked from now on; ``wait_for_forks()`` waits for it.
+
+        Args:
+            environment: what is the same for all of them.
+            timeout: seconds.
+        """
+        self._common = environment
+        self._launch(self._start_forks(), timeout)
+
+    async def _start_forks(self) -> None:
+        if self._forks is not None:
+            self._forks.stop()
+        self._forks = Forks(
+            [*_CHILD, "forks", self._folder],
+            {**self._common, PARENT: str(os.getpid())},
+            os.path.join(self._folder, "forks.log"),
+            asyncio.get_running_loop(),
+        )
+
+    def wait_for_forks(self, timeout: float) -> None:
+        """Wait until engines can be forked.
+
+        Raises:
+            NoForks: they must not be: from now on they start in new interpreters.
+            LaunchError: the process has died.
+        """
+        assert self._forks is not None
+        try:
+            self._launch(self._forks.ready(), timeout)
+        except NoForks:
+            self._forks.stop()
+            self._forks = None
+            raise
+
+    @property
+    def forks(self) -> Forks | None:
+        """The process from which engines are forked; None: they are not."""
+        return self._forks
 
     def start_engine(
         self, rank: int, environment: Mapping[str, str], started: Callable[[Any], None], timeout: float = START_S
@@ -157,6 +192,8 @@ class EngineCluster:
         name = f"rank{rank}"
         if name in self._cluster.engines:
             await self._cluster.stop_engines(name)
+        if self._forks is not None and not self._forks.running:
+            await self._start_forks()
         try:
             await self._cluster.start_engines(
                 n=1,
@@ -164,6 +201,7 @@ class EngineCluster:
                 environment={**environment, PARENT: str(os.getpid())},
                 engine_cmd=[*_CHILD, "engine", self._folder],
                 engine_args=_ENGINE_ARGS,
+                forks=self._forks,
             )
         except BaseException:
             failed: Any = self._cluster.engines.pop(name, None)
@@ -253,6 +291,8 @@ class EngineCluster:
         try:
             await self._cluster.stop_cluster()
         finally:
+            if self._forks is not None:
+                self._forks.stop()
             # A launch that was interrupted may have started an engine that was not registered.
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ddpnb.errors import LaunchError, WorldError
 from ddpnb.processes import descendants
 from ddpnb.processes.engines.client import Client, Reply
 from ddpnb.processes.engines.cluster import START_S, EngineCluster
+from ddpnb.processes.engines.forks import NoForks, common
 from ddpnb.processes.engines.replying import in_json
 from ddpnb.processes.exit_reasons import cannot_start, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
@@ -27,11 +29,13 @@ class Engines(RankProcesses):
 
     Args:
         folder: the world's own folder.
+        fork: fork the ranks from one process with torch imported.
     """
 
     ends_with_script = False
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, fork: bool = False) -> None:
+        self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
         self.progress = lambda _ready, _wanted: None
@@ -48,21 +52,38 @@ class Engines(RankProcesses):
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
         deadline = time.monotonic() + timeout
         self._cluster.start_controller(timeout)
+        if self._fork:
+            self._cluster.start_forks(common(environments.values()), timeout)
+            self._connect([], deadline)  # meanwhile torch is imported
+            self._wait_for_forks(deadline)
         for rank, environment in environments.items():
             self._start_engine(rank, environment, timeout)
+        if not self._fork:
+            self._connect(list(environments), deadline)
+        self._wait_for(list(environments), deadline)
+
+    def _wait_for_forks(self, deadline: float) -> None:
+        try:
+            self._cluster.wait_for_forks(max(0.0, deadline - time.monotonic()))
+        except NoForks as error:
+            print(
+                f"ddpnb: warning: {error.what} Each starts in a new interpreter, which takes longer.", file=sys.stderr
+            )
+
+    def _connect(self, starting: Sequence[int], deadline: float) -> None:
+        """Wait for the controller, and connect to it, while these ranks start."""
         try:
             connecting = self._cluster.connect(deadline)
         except RuntimeError as error:
             raise cannot_start(error) from None
         while not connecting.done():
-            self._check_starting(environments, deadline, "the controller did not start")
+            self._check_starting(starting, deadline, "the controller did not start")
             time.sleep(0.02)
         try:
             self.client = connecting.result()
         except Exception as error:
             self._check_starting((), deadline, "")
             raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller)) from None
-        self._wait_for(list(environments), deadline)
 
     def _start_engine(self, rank: int, environment: dict[str, str], timeout: float = START_S) -> None:
         def started(launcher: Any) -> None:
