@@ -25,11 +25,23 @@ _FIXED = frozenset({"torch", "ddpnb", "encodings", "importlib", "site", "sitecus
 _OURS = frozenset({"xxhash"})  # loaded by the recorder, before the rest of the stack
 
 
+_before_stack: frozenset[str] | None = None  # noted by a process that loads the stack before it forks ranks
+
+
+def stack_begins() -> None:
+    """What is loaded from now on is ours and not the user's, in ranks that this process forks too."""
+    global _before_stack
+    _before_stack = _packages()
+
+
 class HiddenModules:
-    """What this process has loaded for itself. Made once torch and the recorder are loaded, and nothing else."""
+    """What this process has loaded for itself. Made once torch and the recorder are loaded, and nothing else.
+
+    In a rank that was forked, ``stack_begins`` was called at that moment.
+    """
 
     def __init__(self) -> None:
-        self._before = _packages()
+        self._before = _packages() if _before_stack is None else _before_stack
         self._stack: frozenset[str] = _OURS
         self._last: _View | None = None  # whose modules are back
 

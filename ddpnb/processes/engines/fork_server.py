@@ -122,9 +122,10 @@ def serve(descriptor: int) -> dict[str, Any]:
     """
     server = _Server(descriptor)
     with without_collection():
-        import ipyparallel.engine.app  # noqa: F401
+        from ddpnb.recorder import hidden_modules, rank  # noqa: F401 (imports torch)
 
-        import ddpnb.recorder.rank  # noqa: F401
+        hidden_modules.stack_begins()
+        import ipyparallel.engine.app  # noqa: F401
     gc.freeze()
     return server.serve()
 
