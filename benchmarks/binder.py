@@ -32,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 _TICK_S = 0.1
 TRAIN = """
 import ddpnb
-world = ddpnb.launch({ranks}, quiet=True)
+world = ddpnb.launch({ranks}, quiet=True, fork={fork})
 dashboard = ddpnb.show(world)
 run = world.run("notebooks/train.py", "--fixed", "--steps", "100000", stream=None)
 while not run.wait(1).done and min(rank.steps for rank in world.snapshot().ranks.values()) < {steps}:
@@ -149,7 +149,7 @@ def said(client: BlockingKernelClient, code: str, timeout: float = 60.0) -> str:
 def _kind(process: psutil.Process) -> str:
     with contextlib.suppress(psutil.NoSuchProcess):
         command = " ".join(process.cmdline())
-        for part, name in (("child.py engine", "rank"), ("child.py controller", "controller"), ("ipykernel_launcher", "kernel"), ("jupyter", "JupyterLab")):  # fmt: skip
+        for part, name in (("child.py engine", "ranks"), ("child.py forks", "ranks and the process that forks them"), ("child.py controller", "controller"), ("ipykernel_launcher", "kernel"), ("jupyter", "JupyterLab")):  # fmt: skip
             if part in command:
                 return name
     return "other"
@@ -158,22 +158,23 @@ def _kind(process: psutil.Process) -> str:
 def notebook_memory(quick: bool = False, count: int = 4, steps: int = 200) -> Iterator[Row]:
     """memory of JupyterLab, its kernel and the ranks that train"""
     count, steps = (2, 5) if quick else (count, steps)
-    sizes: dict[str, list[float]] = {}
+    sizes: dict[str | bool, dict[str, list[float]]] = {"training": {}, True: {}, False: {}}
     with lab() as server, server.kernel() as kernel:
-        said(kernel, TRAIN.format(ranks=count, steps=steps), 120)
-        for process in server.family():
-            sizes.setdefault(_kind(process), []).extend(ranks.pss([process]))
-        said(kernel, "world.close()")
-        plain: list[float] = []
+        for fork, kinds in sizes.items():
+            said(kernel, TRAIN.format(ranks=count, steps=steps, fork=repr(fork)), 120)
+            for process in server.family():
+                kinds.setdefault(_kind(process), []).extend(ranks.pss([process]))
+            said(kernel, "world.close()")
         said(kernel, PLAIN.format(ranks=count), 120)
         plain = ranks.pss(server.family())
         said(kernel, "cluster.stop_cluster_sync()")
-    note = ", ".join(f"{kind} {sum(each):.0f}" for kind, each in sizes.items())
-    total = (sum(map(sum, sizes.values())),)
-    yield Row(
-        "memory", f"JupyterLab, kernel with dashboard, {count} ranks that train", total, "MB",
-        "JupyterLab and plain ipyparallel, torch imported", (sum(plain),), Goal(1000.0, "median"), note,
-    )  # fmt: skip
+    for fork, kinds in sizes.items():
+        how = {"training": "forked, as on Binder", True: "forked with torch alone"}.get(fork, "in new interpreters")
+        yield Row(
+            "memory", f"JupyterLab, kernel with dashboard, {count} ranks that train ({how})", (sum(map(sum, kinds.values())),), "MB",
+            "JupyterLab and plain ipyparallel, torch imported", (sum(plain),), Goal(1000.0, "median"),
+            ", ".join(f"{kind} {sum(each):.0f}" for kind, each in kinds.items()),
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ dist.destroy_process_group()
 """
 OURS = """
 import sys, ddpnb
-with ddpnb.launch(int(sys.argv[2]), quiet=True) as world:
+with ddpnb.launch(int(sys.argv[2]), quiet=True, fork=sys.argv[3] == "fork") as world:
     assert world.run(sys.argv[1], stream=None).wait(120).outcome == "ok"
 """
 IPYPARALLEL = """
@@ -96,7 +96,8 @@ def launches(quick: bool = False) -> Iterator[Row]:
     """launch and memory"""
     n = 2 if quick else RANKS
     torchrun, plain = "torchrun", "plain ipyparallel"
-    ways = ("ddpnb.launch", "ddpnb run", "ddpnb run --fork", torchrun, plain)
+    ours, forked = "ddpnb.launch", "ddpnb.launch(fork=True)"
+    ways = (ours, forked, "ddpnb run", "ddpnb run --fork", torchrun, plain)
     times: dict[str, list[float]] = {way: [] for way in ways}
     of_rank: dict[str, list[float]] = {way: [] for way in ways}
     in_all: dict[str, list[float]] = {way: [] for way in ways}
@@ -104,7 +105,8 @@ def launches(quick: bool = False) -> Iterator[Row]:
         run = [sys.executable, "-m", "ddpnb", "run", "-n", str(n)]
         for number in range(1 if quick else ROUNDS + 1):
             commands = {
-                "ddpnb.launch": [sys.executable, "-c", OURS, path, str(n)],
+                ours: [sys.executable, "-c", OURS, path, str(n), "new"],
+                forked: [sys.executable, "-c", OURS, path, str(n), "fork"],
                 "ddpnb run": [*run, path],
                 "ddpnb run --fork": [*run, "--fork", path],
                 torchrun: [ranks.TORCHRUN, "--nproc-per-node", str(n), path],
@@ -117,15 +119,16 @@ def launches(quick: bool = False) -> Iterator[Row]:
                     of_rank[way].append(statistics.median(each))
                     in_all[way].append(everything)
     for way, peer, goal in (
-        ("ddpnb.launch", torchrun, GOAL), ("ddpnb.launch", plain, 1.0), ("ddpnb run", torchrun, 0.95), ("ddpnb run --fork", torchrun, 0.35),
+        (ours, torchrun, GOAL), (forked, torchrun, GOAL), (ours, plain, 1.0), ("ddpnb run", torchrun, 0.95),
+        ("ddpnb run --fork", torchrun, 0.35),
     ):  # fmt: skip
         what = f"{way}, {n} ranks, to the end of the first all_reduce"
         yield Row("launch", what, tuple(times[way]), peer=peer, theirs=tuple(times[peer]), goal=Goal(goal))
-    for peer in (plain, torchrun):
+    for way, peer in ((ours, plain), (ours, torchrun), (forked, torchrun)):
         for what, sizes in (("each rank", of_rank), ("all processes", in_all)):
             goal = Goal(1000.0, "median") if sizes is in_all else None
             yield Row(
-                "memory", f"PSS of a world of {n} after an all_reduce, {what}", tuple(sizes["ddpnb.launch"]), "MB", peer,
+                "memory", f"PSS of {way}, {n} ranks after an all_reduce, {what}", tuple(sizes[way]), "MB", peer,
                 tuple(sizes[peer]), goal,
             )  # fmt: skip
 

@@ -28,8 +28,8 @@ from ddpnb.interrupts import put_off
 from ddpnb.live import LiveRanks
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.engines import Engines
+from ddpnb.processes.engines.fork_server import imports_for
 from ddpnb.processes.environment import ReservedPort, working_directory
-from ddpnb.recorder.protocol import FORK
 
 
 def launch(
@@ -43,7 +43,7 @@ def launch(
     port: int | None = None,
     timeout: float = 60.0,
     quiet: bool = False,
-    fork: bool | None = None,
+    fork: bool | str | None = None,
 ) -> World:
     """Launch ``n`` ranks, each a process with its own device and the environment variables that torchrun sets.
 
@@ -58,8 +58,9 @@ def launch(
         timeout: seconds to wait for all ranks to start.
         quiet: show no progress.
         fork: fork the ranks from one process that has torch imported, instead of a new interpreter for each: they start
-            sooner and take less memory, and share the hash seed of strings (on Linux). By default, whether the variable
-            DDPNB_FORK is 1.
+            sooner and take less memory, and share the hash seed of strings. "training": what optimizers import is there
+            too; the launch takes longer, the first training less. By default what the variable DDPNB_FORK says (1 or
+            training). Linux only.
 
     Returns:
         The World, with all ranks idle.
@@ -74,6 +75,7 @@ def launch(
         'ok'
     """
     run_requests.check_terms(fence, patience)
+    imports = imports_for(fork)
     timeout = arguments.seconds("timeout", timeout)
     working_directory()
     plan = device_plan.plan(n, backend, devices)
@@ -82,9 +84,7 @@ def launch(
         ReservedPort(port).release()
     for warning in plan.warnings:
         print(f"ddpnb: warning: {warning}", file=sys.stderr)
-    if fork is None:
-        fork = os.environ.get(FORK, "0") not in ("", "0")
-    world = World(plan, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet, fork=fork)
+    world = World(plan, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet, fork=imports)
     try:
         world._own.start(timeout)
     except BaseException:
@@ -140,7 +140,7 @@ class World(LiveRanks):
         debug: bool,
         port: int | None,
         quiet: bool,
-        fork: bool = False,
+        fork: str = "",
     ) -> None:
         ranks = OwnRanks(plan, partial(Engines, fork=fork), debug=debug, port=port, quiet=quiet)
         super().__init__(ranks)

@@ -105,6 +105,7 @@ LAUNCH = {
     "patience": [None, 0, -1, NAN, "x", b"x", [], True, object(), Hostile()],
     "port": [0, -1, 1.5, NAN, "x", b"x", [], True, 99999999, 10**5000, object(), Hostile()],
     "timeout": [None, 0, -1, NAN, INF, 10**5000, "x", b"x", [], True, object(), Hostile()],
+    "fork": [0, 1, 1.5, "x", "", b"1", [], object(), Hostile()],
 }
 
 

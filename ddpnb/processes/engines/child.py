@@ -47,7 +47,8 @@ def main() -> None:
         os.chdir(folder)
         from ddpnb.processes.engines import fork_server
 
-        fork_server.serve(int(sys.argv.pop(1)))  # from here on this process is an engine
+        imports, descriptor = sys.argv.pop(1), int(sys.argv.pop(1))
+        fork_server.serve(imports, descriptor)  # from here on this process is an engine
         kind, folder = sys.argv.pop(1), sys.argv.pop(1)
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
     directory = os.getcwd()
@@ -65,7 +66,9 @@ def main() -> None:
         started.directory = directory
         if _AT >= 0:
             started.import_path = _AT, directory
-        from ipyparallel.engine.app import main as serve
+        from ddpnb.processes.engines import engine
+
+        serve = engine.load()
     sys.exit(serve())
 
 

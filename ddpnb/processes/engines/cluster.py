@@ -68,7 +68,7 @@ class EngineCluster:
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._forks: Forks | None = None
-        self._common: Mapping[str, str] = {}
+        self._imports, self._common = "", dict[str, str]()
         log = logging.getLogger("ddpnb.processes")
         log.addHandler(logging.NullHandler())
         log.propagate = False
@@ -135,21 +135,22 @@ class EngineCluster:
         os.environ[PARENT] = str(os.getpid())
         await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self._folder])
 
-    def start_forks(self, environment: Mapping[str, str], timeout: float) -> None:
+    def start_forks(self, imports: str, environment: Mapping[str, str], timeout: float) -> None:
         """Start a process from which engines are forked from now on; ``wait_for_forks()`` waits for it.
 
         Args:
+            imports: see ``fork_server.serve``.
             environment: what is the same for all of them.
             timeout: seconds.
         """
-        self._common = environment
+        self._imports, self._common = imports, dict(environment)
         self._launch(self._start_forks(), timeout)
 
     async def _start_forks(self) -> None:
         if self._forks is not None:
             self._forks.stop()
         self._forks = Forks(
-            [*_CHILD, "forks", self._folder],
+            [*_CHILD, "forks", self._folder, self._imports],
             {**self._common, PARENT: str(os.getpid())},
             os.path.join(self._folder, "forks.log"),
             asyncio.get_running_loop(),

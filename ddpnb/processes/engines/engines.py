@@ -29,12 +29,12 @@ class Engines(RankProcesses):
 
     Args:
         folder: the world's own folder.
-        fork: fork the ranks from one process with torch imported.
+        fork: fork the ranks from one process with this imported (``fork_server.serve``); empty: do not.
     """
 
     ends_with_script = False
 
-    def __init__(self, folder: str, fork: bool = False) -> None:
+    def __init__(self, folder: str, fork: str = "") -> None:
         self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
@@ -53,7 +53,7 @@ class Engines(RankProcesses):
         deadline = time.monotonic() + timeout
         self._cluster.start_controller(timeout)
         if self._fork:
-            self._cluster.start_forks(common(environments.values()), timeout)
+            self._cluster.start_forks(self._fork, common(environments.values()), timeout)
             self._connect([], deadline)  # meanwhile torch is imported
             self._wait_for_forks(deadline)
         for rank, environment in environments.items():

@@ -21,14 +21,47 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
+from ddpnb import arguments
+from ddpnb.errors import UsageError
+from ddpnb.processes.engines import engine
 from ddpnb.recorder import parent_death
 from ddpnb.recorder.loading import without_collection
+from ddpnb.recorder.protocol import FORK
 
 #: in the environment that this process begins with; each rank writes its own there, where other processes read it
 PLACE_OF_RANK = "0" * 10
+TORCH, TRAINING = "torch", "training"  # what is imported before ranks are forked
 _THREADS = "OMP_NUM_THREADS"
+_DONTNEED = 4  # of madvise
+# What an engine imports when it starts: once, for all.
+_IMPORTED_LATER = (
+    "numpy.random", "sqlite3", "tornado.platform.asyncio", "IPython.core.oinspect", "IPython.core.completerlib",
+    "IPython.extensions.storemagic", "ddpnb.processes.engines.replying",
+)  # fmt: skip
+
+
+def imports_for(fork: object) -> str:
+    """What is imported before ranks are forked; empty: they are not.
+
+    Args:
+        fork: as for ``launch()``; None: what the variable DDPNB_FORK says.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    name = "fork" if fork is not None else FORK
+    given = os.environ.get(FORK, "0") or "0" if fork is None else fork
+    known = {"0": "", "1": TORCH, TRAINING: TRAINING}
+    text = str(int(given)) if isinstance(given, bool) else given
+    if not isinstance(text, str) or text not in known:
+        raise UsageError(
+            f"{name} must not be {arguments.short(given)}.",
+            f'fork=True or DDPNB_FORK=1 forks ranks, fork="{TRAINING}" or DDPNB_FORK={TRAINING} with more imported.',
+        )
+    return known[text]
 
 
 class _Server:
@@ -115,18 +148,28 @@ class _Server:
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
 
-def serve(descriptor: int) -> dict[str, Any]:
+def serve(imports: str, descriptor: int) -> dict[str, Any]:
     """Import what ranks need, and fork them. Returns only in a forked engine, with its order.
 
     An order has ``arguments`` (of the process), ``environment``, ``directory`` and ``log`` (paths).
+
+    Args:
+        imports: ``TORCH``, or ``TRAINING``: also what each optimizer of torch imports when it is made, 150 MB.
+        descriptor: of the socket.
     """
     server = _Server(descriptor)
     with without_collection():
         from ddpnb.recorder import hidden_modules, rank  # noqa: F401 (imports torch)
 
+        if imports == TRAINING:
+            import torch._dynamo  # noqa: F401
         hidden_modules.stack_begins()
-        import ipyparallel.engine.app  # noqa: F401
+        engine.load()
+        for name in _IMPORTED_LATER:
+            with contextlib.suppress(ImportError):
+                import_module(name)
     gc.freeze()
+    _leave_files()
     return server.serve()
 
 
@@ -155,6 +198,24 @@ def _threads() -> list[str]:
             with contextlib.suppress(OSError), open(f"/proc/self/task/{task}/comm", errors="replace") as file:
                 names.append(file.read().strip())
     return names
+
+
+def _leave_files() -> None:
+    """Unmap the pages of libraries that only their import has read: they are in the cache of files, and come back if needed.
+
+    A mapping of which this process has written any page is left alone.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    begin, end, is_clean_file = 0, 0, False
+    with open("/proc/self/smaps") as maps:
+        lines = maps.read().splitlines()
+    for line in lines:
+        name, *rest = line.split(maxsplit=5)
+        if not name.endswith(":"):
+            begin, end = (int(address, 16) for address in name.split("-"))
+            is_clean_file = "w" not in rest[0] and rest[-1].startswith("/")
+        elif is_clean_file and name == "Anonymous:" and rest[0] == "0":
+            madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _DONTNEED)
 
 
 def _become(order: Mapping[str, Any], parent: int, place: int | None) -> None:
