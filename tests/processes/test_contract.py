@@ -47,6 +47,15 @@ def test_ipyparallels_heart_monitor_is_made_as_a_process():
     )
 
 
+def test_an_engine_has_no_channel_for_a_debugger():
+    """processes/engines/engine.py keeps ipykernel from importing one."""
+    from ipykernel import debugger
+    from ipyparallel.engine.app import IPEngine
+
+    assert "_is_debugpy_available = False" in inspect.getsource(debugger)
+    assert "debugpy_stream" not in inspect.getsource(IPEngine), "it has one now"
+
+
 def test_the_kernels_control_handlers():
     from ipykernel.kernelbase import Kernel
 
