@@ -35,7 +35,7 @@ MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are
 LINES = "DDPNB_LINES"  # 0: which lines run is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
-FORK = "DDPNB_FORK"  # how launch() starts ranks where it is not told otherwise
+FORK = "DDPNB_FORK"  # the default of the argument fork of launch()
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 # Names, or their beginnings, of the variables that matter to a distributed run:
 ENVIRONMENT = (
