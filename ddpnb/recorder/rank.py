@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -37,6 +38,10 @@ from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.settings import Settings
 from ddpnb.recorder.startup import RankStartup
 from ddpnb.recorder.user_modules import UserModules
+
+# All ranks begin a run at the same time. A client that comes before the store tries again half a second later (torch
+# 2.13): without a lead every second script waits for that.
+_LEAD_S = 0.02
 
 
 class Rank(Recorder):
@@ -79,6 +84,8 @@ class Rank(Recorder):
             if not cell:
                 gc.collect()  # the models of an earlier function are no longer compared
             self.replicas.models.remember()
+        if not kept and not cell and self.rank != 0:  # rank 0 holds the store
+            time.sleep(_LEAD_S)
         self.phases.shares, self.phases.inherited = not is_script, kept
         self._user_modules.begin()
         libraries.begin(fresh=not shares)
