@@ -165,6 +165,8 @@ class Forks:
                 for line in lines:
                     self._loop.call_soon_threadsafe(self._note, json.loads(line))
             self._socket.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)  # an exception closes the socket before it is in the log
             # It has ended: the kernel kills the engines, and their number is free as soon as they are gone.
             until = time.monotonic() + _END_S
             while any(kernel_status(pid) != GONE for pid in list(self._engines)) and time.monotonic() < until:
