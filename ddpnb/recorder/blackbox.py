@@ -10,7 +10,7 @@ import threading
 from _thread import get_ident
 from collections.abc import Callable
 from itertools import count
-from time import monotonic_ns, process_time_ns, thread_time_ns
+from time import process_time_ns, thread_time_ns
 from typing import Any
 
 from ddpnb.model import blackbox as layout
@@ -18,6 +18,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.events import Event, written
 from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 from ddpnb.recorder import shared_files
+from ddpnb.recorder.clock import now_ns, of_launcher_ns
 from ddpnb.recorder.locks import is_mine
 
 # Every step of the training pays for a mark: what it needs is looked up once.
@@ -136,7 +137,7 @@ class BlackBox:
         with self._lock:
             number = self._event_count
             at = layout.EVENTS_AT + (number % layout.EVENTS) * layout.EVENT_SIZE
-            now = monotonic_ns()
+            now = now_ns()
             layout.EVENT.pack_into(self.memory, at, number + 1, title, facts, 0, 0, now, 0)
             self._event_count += 1
             self._write_status()
@@ -153,7 +154,7 @@ class BlackBox:
             fields = layout.EVENT.unpack_from(self.memory, at)
             if fields[0] != number + 1:
                 return  # overwritten since
-            now = monotonic_ns()
+            now = now_ns()
             layout.EVENT.pack_into(self.memory, at, *fields[:3], 1 + failed, facts, fields[5], now)
             self._touch(now)
 
@@ -171,10 +172,11 @@ class BlackBox:
             name: what the script calls it.
             place: the file, line and function of the call.
             visit: how often this line was passed, from 1.
-            now: the time.
+            now: the time, by the monotonic clock of this host.
         """
         if self.silent or is_mine(self._lock):
             return
+        now = of_launcher_ns(now)
         site = self.intern(Site(*place).to_json())
         text = name.encode("utf-8", "replace")[: layout.CHECKPOINT_SIZE - layout.CHECKPOINT.size]
         at = layout.CHECKPOINTS_AT + layout.checkpoint_slot(number) * layout.CHECKPOINT_SIZE
@@ -204,7 +206,7 @@ class BlackBox:
             if state == layout.RUN_ACTIVE:
                 self._begin_table()
             self._write_status()
-            self._touch(monotonic_ns())
+            self._touch(now_ns())
         if state == layout.RUN_ACTIVE:
             self.intern({})  # string 0: nothing
             for forget in self.on_new_table:
@@ -237,7 +239,7 @@ class BlackBox:
         number, memory = self._next_mark(), self.memory
         _MARK(
             memory, _MARKS_AT + number % _MARKS * _MARK_SIZE, number + 1, kind, get_ident() >> 6 & 0xFFFFFFFF, threads,
-            self._steps & 0xFFFFFFFF, monotonic_ns(), thread_time_ns(), 0 if kind == _BACKWARD else process_time_ns(),
+            self._steps & 0xFFFFFFFF, now_ns(), thread_time_ns(), 0 if kind == _BACKWARD else process_time_ns(),
             self.data_ns,
         )  # fmt: skip
         _NUMBER(memory, _MARKED_AT, number + 1)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.model.holds import Hold
-from ddpnb.recorder import inside, threads
+from ddpnb.recorder import clock, inside, threads
 from ddpnb.recorder.completion import completions
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
@@ -126,7 +126,7 @@ class ControlChannel:
             "gate": self._door.gate.state(),
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": words,
-            "wakes_at": wakes_at,
+            "wakes_at": None if wakes_at is None else clock.of_launcher(wakes_at),
         }
 
     def _hold(self, content: dict[str, Any]) -> dict[str, Any]:

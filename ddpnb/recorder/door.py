@@ -17,7 +17,6 @@ from _thread import get_ident
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from time import monotonic_ns
 from typing import Any
 
 import torch
@@ -31,6 +30,7 @@ from ddpnb.model.events.runs import Caller, DoorDetached, FenceMismatch
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.fence import disagreement
 from ddpnb.recorder.groups import Groups, KnownGroup
@@ -185,7 +185,7 @@ class Door:
                     seq = group.returned.pop() if group.returned else group.next_seq()
                 number = next_call()
                 at = _CALLS_AT + number % _CALLS * _CALL_SIZE
-                now = monotonic_ns()
+                now = now_ns()
                 _BEGIN(
                     memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature, site,
                     _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
@@ -324,7 +324,7 @@ class Door:
             if _get_stamp(memory, at)[0] != entry[1] + 1:
                 return  # other threads made so many calls meanwhile that its record was used again
             if not held:
-                now = monotonic_ns()
+                now = now_ns()
                 _put_time(memory, at + layout.CALL_ENTERED_AT, now)
                 _put_time(memory, _PROGRESS_AT + 8, now)
             memory[at + _STATE_AT] = _HELD if held else _ENTERED

@@ -15,9 +15,10 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic_ns
 from types import TracebackType
 from typing import Any, NoReturn
+
+from ddpnb.recorder.clock import now_ns
 
 _TICK_S = 0.02
 
@@ -153,7 +154,7 @@ class Endings:
                 time.sleep(_TICK_S)
 
     def _write(self) -> None:
-        self._ending["at_ns"] = monotonic_ns()
+        self._ending["at_ns"] = now_ns()
         at_end, self.at_end = self.at_end, None
         if at_end is not None:
             with suppress(Exception):

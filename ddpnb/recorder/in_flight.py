@@ -6,12 +6,13 @@ import struct
 import weakref
 from functools import partial
 from itertools import islice
-from time import monotonic, monotonic_ns, sleep  # a script may replace those of the module
+from time import monotonic, sleep  # a script may replace those of the module
 from typing import Any
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.clock import now_ns
 
 _COMPLETED, _FAILED, _DROPPED = int(CallState.COMPLETED), int(CallState.FAILED), int(CallState.DROPPED)
 _STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT
@@ -39,7 +40,7 @@ class Flight:
         at, number, _ = entry
         memory = self._box.memory
         if not self._box.silent and _get_time(memory, at)[0] == number + 1 and memory[at + _STATE_AT] < _COMPLETED:
-            now = monotonic_ns()
+            now = now_ns()
             memory[at + _STATE_AT] = state
             _put_time(memory, at + _DONE_AT, now)
             _put_time(memory, _PROGRESS_AT + 8, now)

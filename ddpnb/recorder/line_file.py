@@ -6,10 +6,10 @@ import mmap
 import os
 import threading
 from itertools import count
-from time import monotonic_ns
 
 from ddpnb.model import line_file as layout
 from ddpnb.recorder import shared_files
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.locks import is_mine
 
 
@@ -68,7 +68,7 @@ class LineFile:
         head = self.head
         number, self._from = head[layout.OPENED] + 1, head[layout.HITTED]
         at = layout.WINDOWS_AT + (number - 1) % layout.WINDOWS * layout.WINDOW.size
-        layout.WINDOW.pack_into(self._memory, at, number, monotonic_ns(), calls, steps, self._from)
+        layout.WINDOW.pack_into(self._memory, at, number, now_ns(), calls, steps, self._from)
         head[layout.OPENED] = number
         return number
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import checkpoints, phases, protocol
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.heartbeat import Heartbeat
 from ddpnb.recorder.recorder import Recorder
@@ -72,7 +73,7 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
         "host": protocol.host()[:200],
         "place": protocol.place()[:400],
         "start": os.path.basename(folder),
-        "clock": [time.monotonic_ns(), time.time_ns()],
+        "clock": [now_ns(), time.time_ns()],
         "rank": rank,
         "size": size,
         "local_size": int(os.environ.get("LOCAL_WORLD_SIZE") or 0),

@@ -32,6 +32,8 @@ LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
 MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
+AGENT = "DDPNB_AGENT"  # of the process that acts for a launcher on another host: the name of that host
+CLOCK = "DDPNB_CLOCK_NS"  # what a rank adds to its monotonic clock, which gives that of its launcher's host
 LINES = "DDPNB_LINES"  # 0: which lines run is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks

@@ -6,13 +6,13 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
-from time import monotonic_ns
 from types import FrameType
 from typing import Any
 
 from ddpnb.model import samples as layout
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.locks import is_mine
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.user_frames import calling_frame, place_of
@@ -76,7 +76,7 @@ class SampleFile:
             at = layout.HEADER_SIZE + place
             layout.ROW.pack_into(
                 self._memory, at, length, layout.STAMP, model, _KINDS[kind], log2, turn & 0xFFFFFFFF, step & 0xFFFFFFFF,
-                site, names, at_ns or monotonic_ns(), len(hashes) // 4, len(values) // 8,
+                site, names, at_ns or now_ns(), len(hashes) // 4, len(values) // 8,
             )  # fmt: skip
             at += layout.ROW_SIZE
             for part in (values, hashes, norms):
@@ -129,7 +129,7 @@ class Samples:
 
     def later(self, watched: Watched, kind: str, of: str, names: int) -> Callable[[bytes], None]:
         """What writes a sample whose values come later; it belongs to this moment, and to the turn of another kind."""
-        turn, steps, site, now = watched.turns[of], watched.steps, self.site(), monotonic_ns()
+        turn, steps, site, now = watched.turns[of], watched.steps, self.site(), now_ns()
 
         def write(values: bytes) -> None:
             self._file.write(watched.number, kind, turn, steps, site, names, values, at_ns=now)

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
-from time import monotonic_ns
 from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model.stacks import MAX_FRAMES
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.displays import last_expression
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.process_state import OwnBuiltins, flush
@@ -71,13 +71,13 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
     except BaseException as error:  # KeyboardInterrupt is raised by the user's code here
         failure = error
     if left is None and failure is None and os.getpid() == pid:
-        return Ended({"how": "finished", "code": 0, "at_ns": monotonic_ns()}, result)
+        return Ended({"how": "finished", "code": 0, "at_ns": now_ns()}, result)
     with OwnBuiltins():
         status = _status_of(left) if left is not None else int(failure is not None)
         if os.getpid() != pid:
             _leave_child(status, failure)
         how = "exited" if left is not None else "raised"
-        ending: dict[str, Any] = {"how": how, "code": status, "at_ns": monotonic_ns()}
+        ending: dict[str, Any] = {"how": how, "code": status, "at_ns": now_ns()}
         if failure is not None:
             ending |= _described(failure, release)
         elif left is not None and status:

@@ -7,7 +7,6 @@ per batch.
 from __future__ import annotations
 
 import threading
-import time
 from _thread import get_ident
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +18,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ddpnb.model.blackbox import MARK_BACKWARD
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.hooks import Hooks, hide
 
 
@@ -75,7 +75,7 @@ class Steps(Hooks):
         return hide(backward)
 
     def _data(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        box, main, now = self.box, threading.main_thread().ident, time.monotonic_ns
+        box, main, now = self.box, threading.main_thread().ident, now_ns
         inside = self._inside_data
 
         def data(loader: Any) -> Any:

@@ -1,0 +1,42 @@
+"""The clock of a recording: the monotonic clock of the launcher's host, on whichever host a rank runs.
+
+Monotonic clocks of two hosts begin anywhere. A rank on another host than its launcher finds in its environment
+(``protocol.CLOCK``) what must be added to its own.
+"""
+
+from __future__ import annotations
+
+import os
+from time import monotonic_ns  # a script may replace that of the module
+
+from ddpnb.recorder.protocol import CLOCK
+
+
+def _ahead_ns() -> int:
+    """What is added to the clock of this host; 0 without the variable, or where it is no number."""
+    try:
+        return int(os.environ.get(CLOCK, "0"))
+    except ValueError:
+        return 0
+
+
+_AHEAD_NS = _ahead_ns()
+
+if _AHEAD_NS:
+
+    def now_ns() -> int:
+        """Nanoseconds of the launcher's monotonic clock."""
+        return monotonic_ns() + _AHEAD_NS
+
+else:
+    now_ns = monotonic_ns  # the usual case costs nothing
+
+
+def of_launcher_ns(ns: int) -> int:
+    """A time of this host's monotonic clock, in nanoseconds, by that of the launcher's."""
+    return ns + _AHEAD_NS
+
+
+def of_launcher(seconds: float) -> float:
+    """A time of this host's monotonic clock, in seconds, by that of the launcher's."""
+    return seconds + _AHEAD_NS * 1e-9

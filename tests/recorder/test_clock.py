@@ -1,0 +1,33 @@
+"""The clock of a recording."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+SHOW = "from time import monotonic_ns; from ddpnb.recorder import clock; print(clock.now_ns() - monotonic_ns())"
+
+
+@pytest.mark.parametrize(
+    ("value", "ahead"), [("3600000000000", 3600e9), ("-7200000000000", -7200e9), ("", 0), ("x", 0)]
+)
+def test_a_rank_dates_by_the_clock_of_its_launcher(value, ahead):
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW],
+        env={**os.environ, "DDPNB_CLOCK_NS": value},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert abs(int(done.stdout) - ahead) < 1e9
+
+
+def test_without_another_host_it_is_the_clock_itself():
+    from ddpnb.recorder import clock
+
+    assert clock.now_ns is time.monotonic_ns
+    assert (clock.of_launcher(1.5), clock.of_launcher_ns(7)) == (1.5, 7)
