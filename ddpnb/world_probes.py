@@ -13,7 +13,6 @@ from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import ProbeEnded, WorldError
 from ddpnb.processes.environment import working_directory
-from ddpnb.processes.process_samples import GONE, kernel_status
 from ddpnb.recorder.components import Component, Selected
 from ddpnb.world import World, launch
 
@@ -67,7 +66,7 @@ class WorldProber:
     def _prepare(self) -> None:
         """A new process group on living ranks."""
         world = self._world
-        dead = [rank for rank, pid in enumerate(world.pids()) if kernel_status(pid) == GONE]
+        dead = [rank for rank in range(world.size) if not world._ranks.processes.alive(rank)]
         if dead:
             world.restart(dead)
         try:

@@ -17,7 +17,6 @@ from ddpnb.model.holds import check_expression
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
-from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.views import frame_variables
 from ddpnb.views.status import RankStatus, status
@@ -136,14 +135,14 @@ class Inspection:
         Raises:
             WorldError: a rank is stopped, or native code holds its GIL.
         """
-        processes = self._ranks.processes
+        processes, outside = self._ranks.processes, self._ranks.processes.outside()
         stopped, frozen = [rank for rank in ranks if processes.stopped(rank)], []
         if not stopped:
             answers = self._ranks.ask(ranks, {"verb": "gate"})
             processes.check_connection()
             silent = [rank for rank in ranks if rank not in answers]
             stopped = [rank for rank in silent if processes.stopped(rank)]  # it takes a moment to stop all threads
-            frozen = [rank for rank in silent if any(stack.holds_lock for stack in py_spy_stacks(processes.pid(rank)))]
+            frozen = [rank for rank in silent if any(stack.holds_lock for stack in outside.stacks(rank))]
         if unresponsive := stopped or frozen:
             why = "stopped" if stopped else "blocked in native code that holds the GIL"
             hint = self._ranks.replaces(unresponsive[0])

@@ -19,7 +19,7 @@ from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.devices import Plan
-from ddpnb.processes.environment import ReservedPort, debug_environment, rank_environment
+from ddpnb.processes.environment import Port, ReservedPort, debug_environment, rank_environment
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.spawned import SpawnedProcesses
@@ -222,7 +222,7 @@ class OwnRanks(Ranks):
         self.quiet = quiet
         self._debug = debug_environment(plan.backend) if debug else {}
         self._port = port
-        self._reserved: ReservedPort | None = None
+        self._reserved: Port | None = None
         size = len(plan.devices)
         with contextlib.ExitStack() as undo:
             unused_port = ReservedPort()
@@ -272,13 +272,17 @@ class OwnRanks(Ranks):
         began = time.monotonic()
         with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
             self._processes.progress = progress.update
+            self._processes.prepare(self.folders.memory, timeout)
             port = self.new_port()
             self._processes.start({rank: self.environment(rank, port) for rank in range(self.size)}, timeout)
         self.launch_s = time.monotonic() - began
 
     def environment(self, rank: int, port: int) -> dict[str, str]:
         """The environment variables of a rank's process; ``port``: MASTER_PORT."""
-        return {**rank_environment(self.plan, rank, port, self._debug), protocol.FOLDER: self.folders.memory}
+        return {
+            **rank_environment(self.plan, rank, port, self._debug, self._processes.address),
+            protocol.FOLDER: self.folders.memory,
+        }
 
     def new_port(self) -> int:
         """The MASTER_PORT of the next run."""
@@ -286,7 +290,7 @@ class OwnRanks(Ranks):
             return self._port
         if self._reserved is not None:
             self._reserved.release()
-        self._reserved = ReservedPort()
+        self._reserved = self._processes.reserve_port()
         return self._reserved.port
 
     def close(self) -> None:

@@ -13,7 +13,6 @@ from ddpnb.control.group_state import shared_by_all, untouched
 from ddpnb.control.ranks import Ranks
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.model import phrases
-from ddpnb.processes import connections
 from ddpnb.views import new_group
 
 RELEASE_S = 10.0  # time limit by default
@@ -140,6 +139,7 @@ class _Release:
         """
         began = time.monotonic()
         processes, everybody = self._ranks.processes, self._ranks.alive()
+        outside = processes.outside()
         asked = waiting = _busy(self._ranks)
         transit_ends = began + _TRANSIT_S
         while waiting and time.monotonic() - began < self._timeout:
@@ -150,14 +150,14 @@ class _Release:
             if self._is_gentle(time.monotonic() - began):
                 processes.ask(list(heard), {"verb": "interrupt"}, _ANSWER_S)
             else:
-                between = connections.between([processes.pid(rank) for rank in everybody])
-                while connections.in_transit(between) and time.monotonic() < transit_ends:
+                between = outside.connections(everybody)
+                while outside.in_transit(between) and time.monotonic() < transit_ends:
                     time.sleep(_TICK_S)
                 both_ways = time.monotonic() - began > _BOTH_WAYS_S
                 contents: dict[int, dict[str, Any]] = {
                     rank: {
                         "verb": "release",
-                        "connections": between.get(processes.pid(rank), []),
+                        "connections": between.get(rank, []),
                         "both_ways": both_ways,
                     }
                     for rank in heard

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ddpnb.control.faults import Faults
 from ddpnb.control.ranks import OwnRanks
-from ddpnb.processes import connections
 from ddpnb.processes.environment import working_directory
 from ddpnb.progress import Progress
 from ddpnb.recorder import protocol
@@ -38,9 +37,9 @@ class Replacement:
     def cut(self, ranks: Sequence[int]) -> list[int]:
         """Shut down the connections between the ranks on these; returns the ranks that have answered."""
         processes, alive, busy = self._ranks.processes, self._ranks.alive(), self._ranks.busy()
-        between = connections.between([processes.pid(rank) for rank in alive])
+        between = processes.outside().connections(alive)
         contents = {
-            rank: {"verb": "cut", "connections": between.get(processes.pid(rank), [])}
+            rank: {"verb": "cut", "connections": between.get(rank, [])}
             for rank in ranks
             if rank in alive and rank not in busy
         }

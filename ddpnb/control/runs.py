@@ -70,6 +70,11 @@ class Runs:
     ) -> Run:
         """See ``World.run``."""
         script = isinstance(target, (str, os.PathLike))
+        if fresh and len(set(self._ranks.plan.hosts)) > 1:
+            raise UsageError(
+                "fresh=True runs all ranks on this machine; this world has several hosts.",
+                "Leave it out: scripts then run in the ranks of the World, in a fresh state.",
+            )
         if fresh and not script:
             raise UsageError("fresh=True is for scripts.", "A function runs in the ranks of the World: leave it out.")
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
@@ -85,6 +90,8 @@ class Runs:
             self._ranks.check_open()
             ranks = range(self._ranks.size)
             self._ranks.check_free(ranks)
+            if script:
+                self._ranks.processes.check_files([os.path.abspath(order["script"]), working_directory()])
             if fresh:
                 self._ranks.end_fresh()
                 run = self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
@@ -198,6 +205,7 @@ class Runs:
         if shown is not None and not hasattr(shown, "write"):
             raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
         prepare_logs(folder, ranks)
+        shared.processes.share(folder)
         monitor = RunMonitor(
             processes({rank: os.path.join(folder, f"rank{rank}.log") for rank in ranks}),
             memory,

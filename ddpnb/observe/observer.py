@@ -11,7 +11,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -32,8 +32,7 @@ from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.source_files import SourceFiles
 from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
-from ddpnb.processes.process_samples import Sampler
-from ddpnb.processes.py_spy import TIMEOUT_S, py_spy_stacks
+from ddpnb.processes.py_spy import TIMEOUT_S
 from ddpnb.processes.rank_processes import RankProcesses
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
@@ -68,7 +67,7 @@ class Observer:
         self._ranks = {
             rank: RankProgress(folder, rank, outcome, (logs or {}).get(rank, "")) for rank, outcome in outcomes.items()
         }
-        self._sampler = Sampler()
+        self._outside = processes.outside()
         self._sources = SourceFiles()
         self._killed_before = machine.oom_kills()
         self._host: dict[str, Any] = {}
@@ -151,15 +150,14 @@ class Observer:
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
         running = self._running()
-        pids = {rank: self._processes.pid(rank) for rank in running}  # a rank that was only just found has one now
         with self._lock:
-            samples = self._sampler.sample(pids.values())
-            for rank in running:
-                self._ranks[rank].add(samples[pids[rank]])
+            samples = self._outside.samples(running)
+            for rank, sample in samples.items():
+                self._ranks[rank].add(sample)
             if self._curves.due and any(self._ranks[rank].status.run == self._run for rank in running):
-                used = {rank: self._ranks[rank].used(*self._device(rank)) for rank in running}
+                used = {rank: self._ranks[rank].used(self._outside.usage(rank)) for rank in running}
                 self._curves.look(time.monotonic_ns(), used)
-        return {rank: self._ranks[rank].tracker.activity for rank in running}
+        return {rank: self._ranks[rank].tracker.activity if rank in samples else "unknown" for rank in running}
 
     # -- the whole picture
 
@@ -193,10 +191,11 @@ class Observer:
             asked = [rank for rank in listening if not self._ranks[rank].silent] or listening
             answers = self._processes.ask(asked, content, ANSWER_S)
             reached = self._processes.connection == "open"  # else silence says nothing about the ranks
+            cut_off = {rank for ranks in self._processes.silent_hosts().values() for rank in ranks}
             for rank in running:
                 known = self._ranks[rank]
                 if rank in asked:
-                    known.silent = rank not in answers and reached
+                    known.silent = rank not in answers and reached and rank not in cut_off
                 if rank in answers:
                     known.stacks = stacks_in(answers[rank].get("stacks"))
                     if not self._processes.recorded:
@@ -204,8 +203,7 @@ class Observer:
                         known.looked_at = time.monotonic() - answers[rank].get("age_s", 0.0)
                 elif self._processes.exit_status(rank) is None:
                     left = end - time.monotonic()
-                    pid = self._processes.pid(rank)
-                    known.stacks = py_spy_stacks(pid, min(TIMEOUT_S, left)) if pid and left > _LEAST_S else ()
+                    known.stacks = self._outside.stacks(rank, min(TIMEOUT_S, left)) if left > _LEAST_S else ()
         with self._lock:
             if follow:
                 self.follow()
@@ -220,14 +218,20 @@ class Observer:
         whole: bool,
         end: float,
     ) -> Recording:
+        hosts = self._processes.silent_hosts()
+        silent = {rank for ranks in hosts.values() for rank in ranks}
         records = {
-            rank: self._record_of(rank, answers.get(rank), history, with_stacks=with_stacks, whole=whole, end=end)
+            rank: self._record_of(
+                rank, answers.get(rank), history, silent, with_stacks=with_stacks, whole=whole, end=end
+            )
             for rank in self._ranks
         }
         now = time.monotonic()
         if whole or now - self._host_at > _HOST_S:
             self._host, self._host_at = machine.facts(), now
         host = {**self._host, **{f"{name}_before": count for name, count in self._killed_before.items()}}
+        if hosts:
+            host["silent_hosts"] = {name: list(ranks) for name, ranks in hosts.items()}
         sources = self._sources.of(records)
         return Recording(
             len(self._ranks),
@@ -239,21 +243,24 @@ class Observer:
             curves=self._curves.curves() if whole else None,
         )
 
-    def _device(self, rank: int) -> tuple[str, str | None]:
-        """The device of a rank, and by which variable it is counted."""
-        return self._processes.device(rank), self._processes.visible_devices(rank)
-
     def _record_of(
-        self, rank: int, answer: dict[str, Any] | None, history: int, *, with_stacks: bool, whole: bool, end: float
+        self,
+        rank: int,
+        answer: dict[str, Any] | None,
+        history: int,
+        silent: Container[int],
+        *,
+        with_stacks: bool,
+        whole: bool,
+        end: float,
     ) -> RankRecord:
         known, pid = self._ranks[rank], self._processes.pid(rank)
-        device, visible = self._device(rank)
         status, ending = known.status, self.ending(rank)
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
-        process = known.process(answer, device, visible) if ending is None else Process("gone")
-        if not pid:
-            process = Process("unknown")  # nothing of this rank has been seen on this host
+        process = known.process(answer, self._outside.usage(rank)) if ending is None else Process("gone")
+        if not pid or rank in silent:
+            process = Process("unknown")  # nothing of this rank has been seen on this host, or its own host is silent
         if (
             reader is None
             and process.activity == "idle"
@@ -272,11 +279,11 @@ class Observer:
             ending=ending,
             steps=status.steps,
             forwards=status.forwards,
-            device=device,
+            device=self._processes.device(rank),
             forgotten=calls[0].number - status.first_call if calls else 0,
             models=self._replicas.models(rank),
             samples=self._replicas.samples(rank),
-            children=known.children(pid, end) if ending is None else (),
+            children=known.children(partial(self._outside.children, rank), end) if ending is None else (),
             output=logs.end(known.log) if ending is not None or with_stacks else "",
             events_forgotten=known.status.events_forgotten if reader is not None else 0,  # after they were read
             unnamed=reader.dropped if reader is not None else 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +17,7 @@ from ddpnb.model.recording import Child, Process
 from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import logs
-from ddpnb.processes import gpus
-from ddpnb.processes.process_samples import ActivityTracker, ProcessSample, sample
-from ddpnb.processes.py_spy import children
+from ddpnb.processes.process_samples import ActivityTracker, ProcessSample
 
 _ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
@@ -143,8 +142,13 @@ class RankProgress:
         if progress != self._progress:
             self._progress, self.tracker.idle_since = progress, time.monotonic()
 
-    def process(self, answer: dict[str, Any] | None, device: str, visible: str | None = None) -> Process:
-        """The state of its process; ``answer``: to the last request, if there was one and it came."""
+    def process(self, answer: dict[str, Any] | None, gpu: Mapping[str, Any]) -> Process:
+        """The state of its process.
+
+        Args:
+            answer: to the last request, if there was one and it came.
+            gpu: memory and use of its GPU (``gpus.usage``).
+        """
         now = time.monotonic()
         wakes_at = answer.get("wakes_at") if answer else self._wakes_at
         where = self.stacks[0].frames and self.stacks[0].innermost if self.stacks else None
@@ -170,12 +174,11 @@ class RankProgress:
             still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
-            **gpus.usage(device, visible),
+            **gpu,
         )
 
-    def used(self, device: str, visible: str | None = None) -> dict[str, float | None]:
+    def used(self, gpu: Mapping[str, Any]) -> dict[str, float | None]:
         """What its process and its GPU use now."""
-        gpu = gpus.usage(device, visible)
         return {
             "memory": self.tracker.memory,
             "cores": self.tracker.cores,
@@ -183,13 +186,13 @@ class RankProgress:
             "device_busy": gpu.get("device_busy"),
         }
 
-    def children(self, pid: int, end: float) -> tuple[Child, ...]:
-        """The processes that the rank (``pid``) waits for, if it does; examined every few seconds until ``end``."""
+    def children(self, examined: Callable[[float, float], tuple[Child, ...]], end: float) -> tuple[Child, ...]:
+        """The processes that the rank waits for, if it does; ``examined`` every few seconds until ``end``."""
         main = next((stack for stack in self.stacks if stack.main), None)
         files = [frame.file for frame in main.frames[-12:] if not frame.user] if main is not None else []
         if self.tracker.activity != "idle" or not any(part in file for file in files for part in _CHILDREN):
             self._children = ()
         elif not self._children or time.monotonic() - self._children_at > _CHILDREN_AGAIN_S:
-            self._children = children(sample([pid])[pid].descendants, self.tracker.idle_s, end)
+            self._children = examined(self.tracker.idle_s, end)
             self._children_at = time.monotonic()
         return self._children

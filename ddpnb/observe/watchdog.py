@@ -68,6 +68,7 @@ class Watchdog:
         self._next_follow = 0.0
         self._crashed_at: float | None = None
         self._stopped_at: float | None = None  # when the connection was stopped, while no rank makes progress
+        self._silent_at: float | None = None  # since when a host is silent
 
     def watch(self) -> Recording | None:
         """The Recording for the diagnosis; None if ``stopping`` was set before.
@@ -88,6 +89,10 @@ class Watchdog:
             self._check_answers(activities)
             if self._leave_after_crash and self._crashed_at is not None and now - self._crashed_at > self._patience:
                 return self._observer.record()
+            if self._is_cut_off(now):
+                if now - (self._silent_at or now) > self._patience:
+                    return self._observer.record()
+                continue
             still = self._still(activities, now)
             if still != still_before:
                 still_before, pause = still, _STILL_S
@@ -161,6 +166,14 @@ class Watchdog:
             self._processes.check_connection()
         return False
 
+    def _is_cut_off(self, now: float) -> bool:
+        """Whether a host is silent: then nothing can be proven of its ranks, nor of those that wait for them."""
+        if not self._processes.silent_hosts():
+            self._silent_at = None
+            return False
+        self._silent_at = self._silent_at or now
+        return True
+
     def _prove(self) -> tuple[Recording, Diagnosis] | None:
         """A Recording that proves that the run cannot continue, with its diagnosis; None if it may continue.
 
@@ -179,7 +192,7 @@ class Watchdog:
         after = self._observer.statuses()
         if any(before[rank] != after[rank] for rank in _concerned(second) if rank in before):
             return None
-        if not self._reachable(False):
+        if not self._reachable(False) or self._is_cut_off(time.monotonic()):
             return None  # the connection was lost or stopped meanwhile: no rank could answer
         same = _what(first) == _what(second)
         return (recording, second) if same else None

@@ -8,31 +8,49 @@ from typing import Any
 
 import psutil
 
+Rows = list[list[Any]]  # [[fd, [own address, port], [other address, port]], ...]
 
-def between(pids: Iterable[int]) -> dict[int, list[list[Any]]]:
-    """For each process its connections whose other end is one of these processes too (the store's own included).
 
-    That leaves out the engine's connections to its controller, and all that the user's code has with
-    the rest of the world.
+def between(pids: Iterable[int]) -> dict[int, Rows]:
+    """For each process its connections whose other end is one of these processes too: see ``among``."""
+    return among(of(pids))
 
-    Returns:
-        process -> ``[[fd, [own address, port], [other address, port]], ...]``
-    """
-    connections_of: dict[int, list[tuple[int, tuple[str, int], tuple[str, int]]]] = {}
+
+def of(pids: Iterable[int]) -> dict[int, Rows]:
+    """For each process that lives its TCP connections."""
+    connections_of: dict[int, Rows] = {}
     for pid in pids:
         try:
             connections = psutil.Process(pid).net_connections("tcp")
         except psutil.Error:
             continue  # it is gone
         connections_of[pid] = [
-            (connection.fd, _plain(connection.laddr), _plain(connection.raddr))
+            [connection.fd, _plain(connection.laddr), _plain(connection.raddr)]
             for connection in connections
             if connection.laddr and connection.raddr
         ]
-    ends = {(own, other) for rows in connections_of.values() for _, own, other in rows}
+    return connections_of
+
+
+def among(connections_of: Mapping[int, Rows], hosts: Mapping[int, str] | None = None) -> dict[int, Rows]:
+    """The connections of these processes whose other end is one of them too (the store's own included).
+
+    That leaves out the engine's connections to its controller, and all that the user's code has with
+    the rest of the world.
+
+    Args:
+        connections_of: of each process, or rank.
+        hosts: on which each is; by default all are on one. An address of the loopback means another end on each host.
+    """
+
+    def end(key: int, address: Sequence[Any]) -> tuple[str, str, int]:
+        name, port = str(address[0]), int(address[1])
+        return (hosts or {}).get(key, "") if name.startswith("127.") or name == "::1" else "", name, port
+
+    ends = {(end(key, own), end(key, other)) for key, rows in connections_of.items() for _, own, other in rows}
     return {
-        pid: [[fd, list(own), list(other)] for fd, own, other in rows if (other, own) in ends]
-        for pid, rows in connections_of.items()
+        key: [row for row in rows if (end(key, row[2]), end(key, row[1])) in ends]
+        for key, rows in connections_of.items()
     }
 
 
@@ -84,5 +102,5 @@ def _queued(pid: int, connections: Sequence[Sequence[Any]]) -> bool:
     return False
 
 
-def _plain(address: Any) -> tuple[str, int]:
-    return str(address.ip).removeprefix("::ffff:"), int(address.port)
+def _plain(address: Any) -> list[Any]:
+    return [str(address.ip).removeprefix("::ffff:"), int(address.port)]

@@ -31,11 +31,30 @@ class Plan:
     environment: Mapping[str, str]
     warnings: tuple[str, ...] = ()
     chosen: bool = False  # by an argument or DDP_BACKEND: it overrides what a script asks for
+    hosts: tuple[str, ...] = ()  # of the ranks, in rank order; empty: all are on this one
 
     @property
     def description(self) -> str:
         kinds = sorted({device.split(":")[0] for device in self.devices})
-        return f"{len(self.devices)} ranks, {self.backend}, {'+'.join(kinds)}"
+        where = f" on {len(groups)} hosts" if len(groups := dict.fromkeys(self.hosts)) > 1 else ""
+        return f"{len(self.devices)} ranks{where}, {self.backend}, {'+'.join(kinds)}"
+
+    def neighbours(self, rank: int) -> range:
+        """The ranks of the same host, this one included."""
+        if not self.hosts:
+            return range(len(self.devices))
+        first = self.hosts.index(self.hosts[rank])
+        return range(first, first + self.hosts.count(self.hosts[rank]))
+
+
+@dataclass(frozen=True, slots=True)
+class HostDevices:
+    """What a host has for ranks."""
+
+    name: str
+    engines: int  # of the user's client
+    gpus: int
+    nccl: bool  # its torch has it
 
 
 def count_gpus() -> int:
@@ -103,15 +122,9 @@ def plan(
     most, limit = room()
     if n > most:
         raise UsageError(f"{n} ranks do not fit on this machine: {limit}.", f"Use at most {most} ranks.")
-    if backend is not None and not isinstance(backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise UsageError(f"unknown backend {arguments.short(backend)}.", f"Choose one of: {', '.join(BACKENDS)}.")
+    asked = _asked(backend)
     if devices is not None:
         devices = arguments.wholes("devices", devices)
-    asked = backend or os.environ.get("DDP_BACKEND") or None
-    if asked is not None:
-        asked = asked.lower()
-        if asked not in BACKENDS:
-            raise UsageError(f"unknown backend {asked!r}.", f"Choose one of: {', '.join(BACKENDS)}.")
     if asked == "gloo" and devices is None:
         return Plan("gloo", ("cpu",) * n, {}, chosen=True)
     count = gpus()
@@ -123,6 +136,62 @@ def plan(
             warnings = ("NCCL needs a GPU and none was found: falling back to gloo on the CPU.",)
         return Plan("gloo", ("cpu",) * n, {}, warnings, chosen=True)  # a script that asks for NCCL falls back
     return _on_gpus(n, asked, devices, count, nccl)
+
+
+def plan_over(n: int, hosts: Sequence[HostDevices], backend: str | None = None) -> Plan:
+    """Plan ``n`` ranks on several hosts: ranks of a host follow one another.
+
+    If there are as many engines as ranks, each host gets as many ranks as it has engines, which is how a launcher such as
+    ``srun`` has placed them; otherwise ranks are spread evenly.
+
+    Args:
+        n: number of ranks.
+        hosts: in the order in which they get ranks; one that gets none is left out.
+        backend: as for ``plan``.
+
+    Raises:
+        UsageError: n is not a positive whole number, or the backend is unknown.
+        DeviceError: a host would get more ranks than it has GPUs, and NCCL was asked for.
+    """
+    n = arguments.whole("n", n, 1)
+    counts = [host.engines for host in hosts]
+    if sum(counts) != n:
+        counts = [n // len(hosts) + (index < n % len(hosts)) for index in range(len(hosts))]
+    used = [(host, count) for host, count in zip(hosts, counts, strict=True) if count]
+    fits = all(host.gpus >= count for host, count in used)
+    works = fits and all(host.nccl for host, _ in used)
+    asked = _asked(backend)
+    if asked == "nccl" and not fits and all(host.gpus for host, _ in used):
+        host, count = next((host, count) for host, count in used if host.gpus < count)
+        raise DeviceError(
+            f"{count} ranks do not fit on the {host.gpus} GPU{'s' * (host.gpus != 1)} of {host.name}: NCCL needs one "
+            "GPU per rank.",
+            'Use fewer ranks, or backend="gloo".',
+        )
+    warnings = ("NCCL cannot be used on all hosts: falling back to gloo.",) if asked == "nccl" and not works else ()
+    on_gpus = asked != "gloo" and works
+    return Plan(
+        "nccl" if on_gpus else "gloo",
+        tuple(f"cuda:{local}" if on_gpus else "cpu" for _, count in used for local in range(count)),
+        {},
+        warnings,
+        asked is not None or not on_gpus,
+        tuple(host.name for host, count in used for _ in range(count)),
+    )
+
+
+def _asked(backend: str | None) -> str | None:
+    """The backend that was asked for, by the argument or by DDP_BACKEND.
+
+    Raises:
+        UsageError: it is unknown.
+    """
+    if backend is not None and not isinstance(backend, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError(f"unknown backend {arguments.short(backend)}.", f"Choose one of: {', '.join(BACKENDS)}.")
+    asked = backend or os.environ.get("DDP_BACKEND") or None
+    if asked is not None and asked.lower() not in BACKENDS:
+        raise UsageError(f"unknown backend {asked.lower()!r}.", f"Choose one of: {', '.join(BACKENDS)}.")
+    return asked.lower() if asked is not None else None
 
 
 def _on_gpus(n: int, asked: str | None, devices: Sequence[int] | None, count: int, nccl: Callable[[], bool]) -> Plan:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from typing import Protocol
 
 from ddpnb.errors import LaunchError, UsageError
 from ddpnb.processes.devices import Plan
@@ -13,26 +14,28 @@ from ddpnb.recorder import protocol
 LOOPBACK = "127.0.0.1"
 
 
-def torchrun_environment(rank: int, n: int, port: int, run_id: str = "none") -> dict[str, str]:
-    """The variables that ``torchrun --standalone --nproc-per-node n`` sets for ``rank``.
+def torchrun_environment(plan: Plan, rank: int, port: int, address: str = LOOPBACK) -> dict[str, str]:
+    """The variables that torchrun sets for ``rank``, each host of the plan being a node.
 
     TORCHELASTIC_USE_AGENT_STORE is left out on purpose: there is no agent, rank 0 hosts the store.
     """
+    n, neighbours = len(plan.devices), plan.neighbours(rank)
+    hosts = list(dict.fromkeys(plan.hosts))
     variables = {
         "RANK": rank,
-        "LOCAL_RANK": rank,
+        "LOCAL_RANK": neighbours.index(rank),
         "WORLD_SIZE": n,
-        "LOCAL_WORLD_SIZE": n,
-        "GROUP_RANK": 0,
-        "GROUP_WORLD_SIZE": 1,
+        "LOCAL_WORLD_SIZE": len(neighbours),
+        "GROUP_RANK": hosts.index(plan.hosts[rank]) if hosts else 0,
+        "GROUP_WORLD_SIZE": max(1, len(hosts)),
         "ROLE_RANK": rank,
         "ROLE_WORLD_SIZE": n,
         "ROLE_NAME": "default",
-        "MASTER_ADDR": LOOPBACK,
+        "MASTER_ADDR": address,
         "MASTER_PORT": port,
         "TORCHELASTIC_RESTART_COUNT": 0,
         "TORCHELASTIC_MAX_RESTARTS": 0,
-        "TORCHELASTIC_RUN_ID": run_id,
+        "TORCHELASTIC_RUN_ID": "none",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": os.environ.get("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
     }
     environment = {name: str(value) for name, value in variables.items()}
@@ -41,17 +44,19 @@ def torchrun_environment(rank: int, n: int, port: int, run_id: str = "none") -> 
     return environment
 
 
-def rank_environment(plan: Plan, rank: int, port: int, debug: Mapping[str, str]) -> dict[str, str]:
+def rank_environment(
+    plan: Plan, rank: int, port: int, debug: Mapping[str, str], address: str = LOOPBACK
+) -> dict[str, str]:
     """The variables of a rank that ddpnb starts: torchrun's, and those of its device and backend.
 
     Args:
         plan: of the devices.
         rank: the rank.
-        port: MASTER_PORT.
+        port, address: MASTER_PORT and MASTER_ADDR.
         debug: from ``debug_environment``, or none.
     """
     return {
-        **torchrun_environment(rank, len(plan.devices), port),
+        **torchrun_environment(plan, rank, port, address),
         **plan.environment,
         **debug,
         "DDP_BACKEND": plan.backend,
@@ -86,7 +91,15 @@ def working_directory() -> str:
         ) from None
 
 
-class ReservedPort:
+class Port(Protocol):
+    """A TCP port that no other world will choose, until ``release``."""
+
+    port: int
+
+    def release(self) -> None: ...
+
+
+class ReservedPort(Port):
     """A TCP port on the loopback that no other world will choose, until ``release``.
 
     The socket is bound but does not listen, so the rank that hosts the store can bind it too.
@@ -110,7 +123,7 @@ class ReservedPort:
         except (OSError, OverflowError) as error:
             self._socket.close()
             raise UsageError(f"port {port} cannot be used: {error}.", "Choose another, or leave it out.") from None
-        self.port: int = self._socket.getsockname()[1]
+        self.port = self._socket.getsockname()[1]
 
     def release(self) -> None:
         self._socket.close()

@@ -28,10 +28,25 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 def py_spy_stacks(pid: int, timeout: float = TIMEOUT_S) -> tuple[Stack, ...]:
     """The stacks of a process that does not answer, by ``py-spy dump``. Empty if that fails too."""
-    return tuple(
-        replace(stack, holds_lock=thread.get("owns_gil") is True and thread.get("active") is False)
+    return as_stacks(plain_stacks(pid, timeout))
+
+
+def plain_stacks(pid: int, timeout: float = TIMEOUT_S) -> list[dict[str, Any]]:
+    """``py_spy_stacks`` as JSON, for ``as_stacks`` on another host."""
+    return [
+        _described(thread, pid, with_locals=False)
+        | {"holds_lock": thread.get("owns_gil") is True and thread.get("active") is False}
         for thread in _threads(pid, timeout)
-        for stack in stacks_in([_described(thread, pid, with_locals=False)])
+    ]
+
+
+def as_stacks(described: Any) -> tuple[Stack, ...]:
+    """The stacks that ``plain_stacks`` described."""
+    return tuple(
+        replace(stack, holds_lock=thread.get("holds_lock") is True)
+        for thread in (described[:MAX_THREADS] if isinstance(described, list) else ())
+        if isinstance(thread, dict)
+        for stack in stacks_in([thread])
     )
 
 
@@ -110,13 +125,26 @@ def children(descendants: Sequence[tuple[int, str]], idle_s: float, end: float =
         idle_s: for how long they have been idle, as their parent.
         end: the moment of the monotonic clock from which on no stacks are read.
     """
+    return as_children(plain_children(descendants, end), idle_s)
+
+
+def plain_children(descendants: Sequence[tuple[int, str]], end: float = math.inf) -> list[dict[str, Any]]:
+    """``children`` as JSON, for ``as_children`` on another host."""
     end = min(end, time.monotonic() + _CHILDREN_S)
-    examined: list[Child] = []
+    examined: list[dict[str, Any]] = []
     for pid, letter in descendants[:_MAX_CHILDREN]:
         left = end - time.monotonic()
-        stacks = py_spy_stacks(pid, left) if letter not in ("Z", "X") and left > 0.05 else ()
-        examined.append(Child(pid, _command_line(pid), letter, idle_s, stacks))
-    return tuple(examined)
+        stacks = plain_stacks(pid, left) if letter not in ("Z", "X") and left > 0.05 else []
+        examined.append({"pid": pid, "command": _command_line(pid), "status": letter, "stacks": stacks})
+    return examined
+
+
+def as_children(described: Any, idle_s: float) -> tuple[Child, ...]:
+    """The children that ``plain_children`` described."""
+    return tuple(
+        Child(int(one["pid"]), str(one["command"])[:200], str(one["status"])[:1], idle_s, as_stacks(one.get("stacks")))
+        for one in (described[:_MAX_CHILDREN] if isinstance(described, list) else ())
+    )
 
 
 def _command_line(pid: int) -> str:

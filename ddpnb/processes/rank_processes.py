@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
+from ddpnb.processes.environment import LOOPBACK, Port, ReservedPort
+from ddpnb.processes.outside import Outside, OutsideHere
+
 Connection = Literal["open", "stopped", "lost"]
 
 
@@ -107,6 +110,28 @@ class RankProcesses(Protocol):
         """None while the process lives or its status is not known yet; negative: the signal that killed it."""
         ...
 
+    # -- their hosts
+
+    def outside(self) -> Outside:
+        """A new view of the processes from their hosts."""
+        return OutsideHere(self)
+
+    def silent_hosts(self) -> dict[str, tuple[int, ...]]:
+        """Hosts of which nothing has been heard for a while, with their ranks: what is known of these is old."""
+        return {}
+
+    @property
+    def address(self) -> str:
+        """The MASTER_ADDR: where rank 0 hosts the store."""
+        return LOOPBACK
+
+    def reserve_port(self) -> Port:
+        """A port for the store on the host of rank 0 that nothing else will choose."""
+        return ReservedPort()
+
+    def share(self, folder: str) -> None:
+        """Make a folder of logs, which is there, known to the hosts of the ranks: what these write there is seen here."""
+
     # -- requests
 
     def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
@@ -133,7 +158,21 @@ class RankProcesses(Protocol):
         """
         ...
 
+    def check_files(self, paths: Sequence[str]) -> None:
+        """Check that each host has these files and folders, which are on this one.
+
+        Raises:
+            WorldError: one has not.
+        """
+
     # -- life
+
+    def prepare(self, memory: str, timeout: float) -> None:
+        """What comes before ``address`` and ``reserve_port`` can be asked for; ``memory``: the folder of the black boxes.
+
+        Raises:
+            LaunchError: a host cannot be used.
+        """
 
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
         """Start a process for each rank with its environment, and wait until all can be reached.

@@ -18,13 +18,14 @@ from ddpnb.model.events import Unknown
 from ddpnb.model.events.data import DataLoop
 from ddpnb.model.events.startup import Environment
 from ddpnb.model.strings import STRING_LIMIT
-from ddpnb.observe import observer as module
 from ddpnb.observe.observer import Observer
+from ddpnb.processes import py_spy
+from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.samples import SampleFile
 
 
-class Engines:
+class Engines(RankProcesses):
     """One rank: this process."""
 
     def pid(self, _rank):
@@ -93,7 +94,7 @@ def test_looks_from_outside_end_in_time_however_many_ranks_do_not_answer(tmp_pat
         time.sleep(timeout)
         return ()
 
-    monkeypatch.setattr(module, "py_spy_stacks", slow)
+    monkeypatch.setattr(py_spy, "py_spy_stacks", slow)
     engines = Engines()
     many = Observer(engines, str(tmp_path), {rank: str(tmp_path / f"ending{rank}.json") for rank in range(32)}, 1)
     recording = many.record(outside_s=0.5)
@@ -114,21 +115,25 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
     """Through mappings it died of SIGBUS, and with it the user's notebook. In a process of its own, therefore."""
     script = """
         import os, sys
-        from types import SimpleNamespace
         from ddpnb.recorder.blackbox import BlackBox
         from ddpnb.model import samples
         from ddpnb.observe.observer import Observer
+        from ddpnb.processes.rank_processes import RankProcesses
 
         folder = sys.argv[1]
         BlackBox(f"{folder}/rank0.box", 0).set_run(1, 1)
         with open(f"{folder}/rank0.samples", "wb") as file:
             file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
             file.truncate(samples.FILE_SIZE)
-        engines = SimpleNamespace(
-            pid=lambda _: os.getpid(), exit_status=lambda _: None, device=lambda _: "cpu", visible_devices=lambda _: None,
-            ends_with_script=False, recorded=True
-        )
-        observer = Observer(engines, folder, {0: f"{folder}/ending.json"}, 1)
+
+        class Engines(RankProcesses):
+            ends_with_script = False
+            def pid(self, rank): return os.getpid()
+            def exit_status(self, rank): return None
+            def device(self, rank): return "cpu"
+            def visible_devices(self, rank): return None
+
+        observer = Observer(Engines(), folder, {0: f"{folder}/ending.json"}, 1)
         observer.record(ask=False)
         for size in (5000, 100, 0):
             for name in ("rank0.box", "rank0.samples"):

@@ -23,7 +23,7 @@ def wakes(monkeypatch, tmp_path, looks):
         clock.now = now
         frame = Frame(FRAME.file, FRAME.line, FRAME.function, True, {"i": counter})
         rank.stacks = (Stack("MainThread", (frame,), main=True),)
-        known.append(rank.process(left if left is None else {"wakes_at": now + left}, "cpu").wakes_in_s)
+        known.append(rank.process(left if left is None else {"wakes_at": now + left}, {}).wakes_in_s)
     return known
 
 
@@ -54,5 +54,5 @@ def test_a_sleep_is_the_same_however_late_its_answer_is_read(monkeypatch, tmp_pa
     rank = RankProgress(str(tmp_path), 0, str(tmp_path / "ending"), "")
     known = []
     for clock.now in (10.0, 12.3, 12.6, 13.9):
-        known.append(rank.process({"wakes_at": 14.0}, "cpu").wakes_in_s)
+        known.append(rank.process({"wakes_at": 14.0}, {}).wakes_in_s)
     assert known == [None, *map(pytest.approx, (1.7, 1.4, 0.1))]

@@ -52,6 +52,7 @@ class Ranks:
         self._status = {0: 0, 1: 0}
         self.endings = {}
         self.connections = lambda _: "open"
+        self.silent = lambda _: {}  # hosts
         self.examined = []  # when ranks were asked
         self.followed = 0
         self.looks = []
@@ -88,6 +89,9 @@ class Ranks:
     @property
     def connection(self):
         return self.connections(self.at)
+
+    def silent_hosts(self):
+        return self.silent(self.at)
 
     def check_connection(self):
         raise WorldError(f"the connection is {self.connection}", "")
@@ -243,3 +247,17 @@ def test_an_answer_without_an_ending(clock, answer, words):
     ranks.endings[0] = Ending("finished")
     ranks._activities = lambda at: {}
     assert watch(clock, ranks, {0: answer}) is BUSY
+
+
+def test_nothing_is_concluded_while_a_host_does_not_answer(clock):
+    ranks = Ranks(clock, idle, recordings=lambda _: HANG)
+    ranks.silent = lambda at: {"beta": (1,)} if at < PATIENCE - 1 else {}
+    assert watch(clock, ranks) is HANG
+    assert ranks.examined[0] >= PATIENCE - 1
+
+
+def test_a_host_that_does_not_answer_for_as_long_as_patience_ends_the_watch(clock):
+    ranks = Ranks(clock, lambda _: {0: "computing", 1: "unknown"})
+    ranks.silent = lambda at: {"beta": (1,)} if at > 2 else {}
+    watch(clock, ranks)
+    assert PATIENCE + 2 < ranks.at < PATIENCE + 3

@@ -6,7 +6,8 @@ import pytest
 
 from ddpnb.errors import DeviceError, UsageError
 from ddpnb.processes import machine
-from ddpnb.processes.devices import count_gpus, plan, ranks_that_fit
+from ddpnb.processes.devices import HostDevices, count_gpus, plan, plan_over, ranks_that_fit
+from ddpnb.processes.environment import torchrun_environment
 
 
 @pytest.fixture(autouse=True)
@@ -98,3 +99,44 @@ def test_room_is_by_memory_and_by_cores(monkeypatch, cores, available, most):
 def test_a_number_of_ranks_is_a_whole_number(n):
     with pytest.raises(UsageError, match="at least one rank"):
         planned(n)
+
+
+def over(n, *hosts, backend=None):
+    return plan_over(n, [HostDevices(*host) for host in hosts], backend)
+
+
+def test_ranks_are_spread_evenly_over_hosts():
+    found = over(5, ("a", 1, 0, False), ("b", 1, 0, False))
+    assert (found.hosts, found.backend, set(found.devices)) == (("a", "a", "a", "b", "b"), "gloo", {"cpu"})
+    assert found.description == "5 ranks on 2 hosts, gloo, cpu"
+    assert [list(found.neighbours(rank)) for rank in (0, 2, 3)] == [[0, 1, 2], [0, 1, 2], [3, 4]]
+
+
+def test_as_many_ranks_as_engines_are_placed_as_these_are():
+    assert over(4, ("a", 3, 0, False), ("b", 1, 0, False)).hosts == ("a", "a", "a", "b")
+
+
+def test_a_host_without_ranks_is_left_out():
+    assert over(1, ("a", 2, 0, False), ("b", 2, 0, False)).hosts == ("a",)
+
+
+def test_gpus_of_several_hosts():
+    found = over(4, ("a", 1, 2, True), ("b", 1, 2, True))
+    assert (found.backend, found.devices) == ("nccl", ("cuda:0", "cuda:1", "cuda:0", "cuda:1"))
+    assert over(4, ("a", 1, 2, True), ("b", 1, 0, False)).backend == "gloo"
+    assert over(4, ("a", 1, 2, True), ("b", 1, 2, True), backend="gloo").devices == ("cpu",) * 4
+    with pytest.raises(DeviceError, match="3 ranks do not fit on the 2 GPUs of a"):
+        over(6, ("a", 1, 2, True), ("b", 1, 8, True), backend="nccl")
+    found = over(2, ("a", 1, 2, True), ("b", 1, 0, False), backend="nccl")
+    assert (found.backend, found.warnings) == ("gloo", ("NCCL cannot be used on all hosts: falling back to gloo.",))
+
+
+def test_the_variables_of_several_hosts():
+    found = over(3, ("a", 2, 0, False), ("b", 1, 0, False))
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR")
+    shown = [[torchrun_environment(found, rank, 1, "10.0.0.1")[name] for name in names] for rank in range(3)]
+    assert shown == [
+        ["0", "0", "3", "2", "0", "2", "10.0.0.1"],
+        ["1", "1", "3", "2", "0", "2", "10.0.0.1"],
+        ["2", "0", "3", "1", "1", "2", "10.0.0.1"],
+    ]
