@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ddpnb import arguments
 from ddpnb.control import run_requests
@@ -23,13 +23,17 @@ from ddpnb.control.run import Run
 from ddpnb.control.runs import Runs
 from ddpnb.control.startup import Startup
 from ddpnb.diagnosis.diagnose import PATIENCE
-from ddpnb.errors import WorldError
+from ddpnb.errors import UsageError, WorldError
 from ddpnb.interrupts import put_off
 from ddpnb.live import LiveRanks
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.engines.fork_server import imports_for
 from ddpnb.processes.environment import ReservedPort, working_directory
+from ddpnb.processes.rank_processes import RankProcesses
+
+if TYPE_CHECKING:
+    import ipyparallel
 
 
 def launch(
@@ -44,6 +48,7 @@ def launch(
     timeout: float = 60.0,
     quiet: bool = False,
     fork: bool | str | None = None,
+    hosts: ipyparallel.Client | None = None,
 ) -> World:
     """Launch ``n`` ranks, each a process with its own device and the environment variables that torchrun sets.
 
@@ -61,6 +66,9 @@ def launch(
             sooner and take less memory, and share the hash seed of strings. "training": what optimizers import is there
             too; the launch takes longer, the first training less. By default what the variable DDPNB_FORK says (1 or
             training). Linux only.
+        hosts: a connected ``ipyparallel.Client`` with an engine on each host where ranks are to run; by default they run on
+            this machine. As many ranks as engines: each host gets as many as it has engines; otherwise they are spread
+            evenly. The Client and its engines stay yours (``docs/hosts.md``).
 
     Returns:
         The World, with all ranks idle.
@@ -78,13 +86,24 @@ def launch(
     imports = imports_for(fork)
     timeout = arguments.seconds("timeout", timeout)
     working_directory()
-    plan = device_plan.plan(n, backend, devices)
-    if port is not None:
-        arguments.whole("port", port, 1, 65535)
-        ReservedPort(port).release()
-    for warning in plan.warnings:
+    if hosts is None:
+        plan, processes, warnings = device_plan.plan(n, backend, devices), partial(Engines, fork=imports), ()
+        if port is not None:
+            arguments.whole("port", port, 1, 65535)
+            ReservedPort(port).release()
+    else:
+        if devices is not None or port is not None or fork:
+            raise UsageError("devices=, port= and fork= are for ranks on this machine.", "Leave them out with hosts=.")
+        from ddpnb.processes.remote import engines  # ranks elsewhere are rare
+        from ddpnb.processes.remote import hosts as remote
+
+        found = remote.Hosts(hosts, timeout)
+        plan, warnings = device_plan.plan_over(n, found.devices, backend), found.warnings
+        found.use(plan)
+        processes = partial(engines.RemoteEngines, plan=plan, hosts=found)
+    for warning in (*plan.warnings, *warnings):
         print(f"ddpnb: warning: {warning}", file=sys.stderr)
-    world = World(plan, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet, fork=imports)
+    world = World(plan, processes, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet)
     try:
         world._own.start(timeout)
     except BaseException:
@@ -134,15 +153,15 @@ class World(LiveRanks):
     def __init__(
         self,
         plan: device_plan.Plan,
+        processes: Callable[[str], RankProcesses] = Engines,
         *,
         fence: str,
         patience: float,
         debug: bool,
         port: int | None,
         quiet: bool,
-        fork: str = "",
     ) -> None:
-        ranks = OwnRanks(plan, partial(Engines, fork=fork), debug=debug, port=port, quiet=quiet)
+        ranks = OwnRanks(plan, processes, debug=debug, port=port, quiet=quiet)
         super().__init__(ranks)
         self._own = ranks
         replacement = Replacement(ranks, self._faults)

@@ -37,10 +37,26 @@ class LockedFolder:
     """
 
     def __init__(self, base: str) -> None:
-        mine = _of_user(base)
+        mine = _of_user(os.path.join(base, f"{_PREFIX}{os.geteuid()}"))
         _sweep(mine)
-        self.path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=mine)
-        self._lock = _mark(self.path)
+        self._make(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=mine))
+
+    def _make(self, path: str) -> None:
+        self.path = path
+        self._lock = _mark(path)
+
+    @classmethod
+    def at(cls, path: str) -> LockedFolder:
+        """The folder with this very path, which another host has, made on this one.
+
+        Raises:
+            OSError: it cannot be made, or is there already.
+        """
+        folder = cls.__new__(cls)
+        _sweep(_of_user(os.path.dirname(path)))
+        os.mkdir(path, 0o700)
+        folder._make(path)
+        return folder
 
     def remove(self) -> None:
         """Remove it with all that it holds. Safe to call twice."""
@@ -83,13 +99,12 @@ def _remove_empty(folder: str, marker: str) -> None:
         os.close(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
-def _of_user(base: str) -> str:
-    """The folder in ``base`` that belongs to this user alone.
+def _of_user(path: str) -> str:
+    """This folder, which belongs to this user alone; it is made when it is not there.
 
     Raises:
         OSError: what has its name is no folder of this user, or it cannot be made.
     """
-    path = os.path.join(base, f"{_PREFIX}{os.geteuid()}")
     with contextlib.suppress(FileExistsError):
         os.mkdir(path, 0o700)
     try:

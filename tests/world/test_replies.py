@@ -31,7 +31,7 @@ def arrived(run):
     for answer in run._monitor.answers.values():
         answer.wait(20)
         assert answer.ready()
-        assert answer._result.wait_for_output(20)
+        assert answer.result.wait_for_output(20)
 
 
 def test_results_are_loaded_when_they_are_read(world, tmp_path):

@@ -100,25 +100,25 @@ class Reply(Answer):
     """
 
     def __init__(self, result: Any) -> None:
-        self._result = result
+        self.result = result
 
     def ready(self) -> bool:
-        return bool(self._result.ready())
+        return bool(self.result.ready())
 
     def wait(self, timeout: float | None = None) -> None:
-        self._result.wait(timeout)
+        self.result.wait(timeout)
 
     def successful(self) -> bool:
-        return bool(self._result.successful())
+        return bool(self.result.successful())
 
     def exception(self) -> Any:
-        return self._result.exception()
+        return self.result.exception()
 
     def get(self, timeout: float | None = None) -> Any:
-        return json.loads(b"".join(self._result.get(timeout)))
+        return json.loads(b"".join(self.result.get(timeout)))
 
     def load(self, timeout: float | None = None) -> Any:
-        return serialize.deserialize_object(self._result.get(timeout))[0]
+        return serialize.deserialize_object(self.result.get(timeout))[0]
 
 
 def is_closed(client: Any) -> bool:

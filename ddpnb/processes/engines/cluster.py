@@ -27,6 +27,7 @@ from ipyparallel import Cluster
 from ddpnb.errors import DdpnbError, LaunchError, WorldError
 from ddpnb.processes.engines.client import Client
 from ddpnb.processes.engines.forks import Forks, NoForks, RankLauncher
+from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.processes.rank_processes import Connection
@@ -35,12 +36,12 @@ from ddpnb.recorder.protocol import PARENT
 # By its path, so that the working directory is not on the import path: a file of the user must not shadow one of our
 # modules. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would pass it on to the
 # interpreters that they start.
-_CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
+CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
 _NEVER_S = 86_400
 START_S = 20.0  # for one process to start, or to end after SIGKILL
 _STOP_S = 30.0  # for all processes of a world to end after SIGKILL
 _NOTED_S = 1.0  # after which the exit status of a process that has ended is known
-_ENGINE_ARGS = [
+ENGINE_ARGS = [
     "--IPEngine.enable_nanny=False",
     # The launcher's own time-out is the only one: it ends engines that did not start by then.
     f"--IPEngine.timeout={_NEVER_S}",
@@ -50,7 +51,6 @@ _ENGINE_ARGS = [
 ]
 _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
-    "--ip=127.0.0.1",
     "--IPController.db_class=NoDB",  # by default it keeps every task with its result
     f"--IPController.registration_timeout={_NEVER_S}",
     "--HeartMonitor.period=100",  # an engine is registered after its first beat
@@ -63,9 +63,10 @@ class EngineCluster:
 
     Args:
         folder: for the files of ipyparallel.
+        address: of this host, at which the controller listens. What is not the loopback is encrypted (CURVE).
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, address: str = LOOPBACK) -> None:
         self._folder = folder
         self._forks: Forks | None = None
         self._imports, self._common = "", dict[str, str]()
@@ -79,7 +80,11 @@ class EngineCluster:
             cluster_file="",
             delay=0,
             engines=RankLauncher,
-            controller_args=_CONTROLLER_ARGS,
+            controller_args=[
+                *_CONTROLLER_ARGS,
+                f"--ip={address}",
+                f"--IPController.enable_curve={address != LOOPBACK}",
+            ],
             send_engines_connection_env=False,
             shutdown_atexit=False,
             log=log,
@@ -133,7 +138,7 @@ class EngineCluster:
 
     async def _start_controller(self) -> None:
         os.environ[PARENT] = str(os.getpid())
-        await self._cluster.start_controller(controller_cmd=[*_CHILD, "controller", self._folder])
+        await self._cluster.start_controller(controller_cmd=[*CHILD, "controller", self._folder])
 
     def start_forks(self, imports: str, environment: Mapping[str, str], timeout: float) -> None:
         """Start a process from which engines are forked from now on; ``wait_for_forks()`` waits for it.
@@ -150,7 +155,7 @@ class EngineCluster:
         if self._forks is not None:
             self._forks.stop()
         self._forks = Forks(
-            [*_CHILD, "forks", self._folder, self._imports],
+            [*CHILD, "forks", self._folder, self._imports],
             {**self._common, PARENT: str(os.getpid())},
             os.path.join(self._folder, "forks.log"),
             asyncio.get_running_loop(),
@@ -200,8 +205,8 @@ class EngineCluster:
                 n=1,
                 engine_set_id=name,
                 environment={**environment, PARENT: str(os.getpid())},
-                engine_cmd=[*_CHILD, "engine", self._folder],
-                engine_args=_ENGINE_ARGS,
+                engine_cmd=[*CHILD, "engine", self._folder],
+                engine_args=ENGINE_ARGS,
                 forks=self._forks,
             )
         except BaseException:
@@ -236,8 +241,12 @@ class EngineCluster:
         threading.Thread(target=connect, name="ddpnb client", daemon=True).start()
         return client
 
-    async def _connection(self) -> Any:
-        return (await self.controller.get_connection_info(timeout=-1))["client"]  # the launch has its own limit
+    async def _connection(self, kind: str = "client") -> Any:
+        return (await self.controller.get_connection_info(timeout=-1))[kind]  # the launch has its own limit
+
+    def engine_connection(self) -> dict[str, Any]:
+        """What an engine on another host needs to connect, keys included; the controller is up."""
+        return dict(self.submit(self._connection("engine")).result(timeout=START_S))
 
     @property
     def controller(self) -> Any:

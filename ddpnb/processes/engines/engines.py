@@ -17,7 +17,8 @@ from ddpnb.processes import descendants
 from ddpnb.processes.engines.client import Client, Reply
 from ddpnb.processes.engines.cluster import START_S, EngineCluster
 from ddpnb.processes.engines.forks import NoForks, common
-from ddpnb.processes.engines.replying import in_json
+from ddpnb.processes.engines.replying import identity, in_json
+from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.exit_reasons import cannot_start, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.processes.rank_processes import Connection, RankProcesses
@@ -30,22 +31,24 @@ class Engines(RankProcesses):
     Args:
         folder: the world's own folder.
         fork: fork the ranks from one process with this imported (``fork_server.serve``); empty: do not.
+        address: see ``EngineCluster``.
     """
 
     ends_with_script = False
 
-    def __init__(self, folder: str, fork: str = "") -> None:
+    def __init__(self, folder: str, fork: str = "", address: str = LOOPBACK) -> None:
         self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
         self.progress = lambda _ready, _wanted: None
         self._ids: dict[int, int] = {}  # rank -> engine id, of those that have registered
-        self._asked: set[int] = set()  # engine ids that were asked which rank they are
+        self._asked: dict[int, Reply | None] = {}  # engine ids that were asked who they are, and answers to come
+        self._met: dict[tuple[str, int], int] = {}  # (rank or host of an agent, process) -> engine id
         self._pids: dict[int, int] = {}
         self._exits: dict[int, int | None] = {}
         self._killed: set[int] = set()  # processes of ranks that we have ended
         self._environments: dict[int, dict[str, str]] = {}
-        self._cluster = EngineCluster(folder)
+        self._cluster = EngineCluster(folder, address)
 
     # -- start
 
@@ -108,24 +111,30 @@ class Engines(RankProcesses):
 
     def _wait_for(self, ranks: Iterable[int], deadline: float) -> None:
         """Wait for the engines of these ranks and learn which engine is which."""
-        assert self.client is not None
-        missing = {self._pids[rank]: rank for rank in ranks}
-        asked: dict[int, Reply] = {}
+        missing = list(ranks)
         wanted = len(missing)
         while missing:
-            for engine in set(self.client.ids) - self._asked:
-                self._asked.add(engine)
-                asked[engine] = self.client.call(engine, in_json, os.getpid)
-            for engine, answer in list(asked.items()):
-                if answer.ready():
-                    del asked[engine]
-                    rank = missing.pop(answer.get(), None)
-                    if rank is not None:
-                        self._ids[rank] = engine
-                        self.progress(wanted - len(missing), wanted)
+            self._meet()
+            for rank in list(missing):
+                engine = self._met.get((str(rank), self._pids[rank]))
+                if engine is not None:
+                    self._ids[rank] = engine
+                    missing.remove(rank)
+                    self.progress(wanted - len(missing), wanted)
             if missing:
-                self._check_starting(missing.values(), deadline, "did not register")
+                self._check_starting(missing, deadline, "did not register")
                 time.sleep(0.01)
+
+    def _meet(self) -> None:
+        """Ask engines that have registered since who they are, and note the answers that are there."""
+        assert self.client is not None
+        for engine in set(self.client.ids) - self._asked.keys():
+            self._asked[engine] = self.client.call(engine, in_json, identity)
+        for engine, answer in self._asked.items():
+            if answer is not None and answer.ready():
+                self._asked[engine] = None
+                rank, pid, agent = answer.get()
+                self._met[str(agent if agent is not None else rank), int(pid)] = engine
 
     def _check_starting(self, ranks: Iterable[int], deadline: float, what: str) -> None:
         """Raise LaunchError if these ranks, which start, can no longer do so, or not in time."""
@@ -185,10 +194,14 @@ class Engines(RankProcesses):
 
     def alive(self, rank: int) -> bool:
         pid = self._pids[rank]  # one that we have killed counts as dead, though it may take a moment to end
-        return rank not in self._exits and pid not in self._killed and kernel_status(pid) != GONE
+        return rank not in self._exits and pid not in self._killed and self._status(rank) != GONE
 
     def stopped(self, rank: int) -> bool:
-        return kernel_status(self._pids[rank]) in STOPPED
+        return self._status(rank) in STOPPED
+
+    def _status(self, rank: int) -> str:
+        """The kernel's letter for the rank's process: see ``kernel_status``."""
+        return kernel_status(self._pids[rank])
 
     def exit_status(self, rank: int) -> int | None:
         if rank not in self._exits:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 from ipyparallel.serialize import PrePickled
+
+from ddpnb.recorder.protocol import AGENT
+
+
+def identity() -> list[Any]:
+    """Who this engine is: its rank, as text (None: it is none), its process ID, and the host whose agent it is (or None)."""
+    agent = os.environ.get(AGENT)
+    return [os.environ.get("RANK") if agent is None else None, os.getpid(), agent]
 
 
 def in_json(function: Callable[..., Any], *args: Any) -> Any:

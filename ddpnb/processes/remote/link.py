@@ -1,0 +1,200 @@
+"""The launcher's end of the link to the agent of a host."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import threading
+import time
+from typing import Any
+
+from ddpnb.errors import WorldError
+from ddpnb.processes.engines.client import Client, Reply
+from ddpnb.processes.engines.replying import in_json
+from ddpnb.processes.process_samples import GONE, ProcessSample
+from ddpnb.processes.remote import agent
+from ddpnb.processes.remote.mirror import Mirror
+
+LATE_S = 1.0  # without a look: nothing is concluded from what is known of the host
+SILENT_S = 3.0  # errors say that it is silent
+_TICK_S, _SHARE = 0.04, 4  # between two looks, and how many times longer than a look it is at least
+_LOOK_S = 1.0  # for one look
+_AGAIN_S = 2.0  # then a request that was not answered is sent again
+_CLOCKS = 5  # looks, by the fastest of which the clocks are compared
+
+
+class Link:
+    """Looks at a host again and again, and passes requests to its agent.
+
+    Args:
+        host: its name.
+        client: of the world.
+        engine: the number of the agent.
+        mirror: takes the files of its ranks.
+    """
+
+    def __init__(self, host: str, client: Client, engine: int, mirror: Mirror) -> None:
+        self.host = host
+        self.mirror = mirror
+        self.heard_at = time.monotonic()
+        self.trouble = ""  # why the files of its ranks cannot be kept here
+        self._client = client
+        self._engine = engine
+        self._serial = 0
+        self._known: dict[int, dict[str, Any]] = {}
+        self._fastest = math.inf
+        self._ahead_ns = 0
+        self._looks = 0
+        self._numbers = itertools.count(1)
+        self._stopping = threading.Event()
+        self._looked = threading.Condition()
+        self._thread = threading.Thread(target=self._follow, name=f"ddpnb host {host}", daemon=True)
+        self._thread.start()
+
+    # -- looks
+
+    def _follow(self) -> None:
+        took = 0.0
+        while not self._stopping.wait(max(_TICK_S, _SHARE * took)):
+            began = time.monotonic()
+            self._look()
+            took = min(time.monotonic() - began, 0.1)
+
+    def _look(self) -> None:
+        sent = time.monotonic_ns()
+        try:
+            answers = self._client.control({self._engine: {"verb": "look", "have": self._serial}}, _LOOK_S)
+        except Exception:  # the client is closed
+            self._stopping.set()
+            return
+        answer = answers.get(self._engine)
+        if answer is None or answer.get("status") != "ok":
+            return
+        arrived = time.monotonic_ns()
+        try:
+            self.mirror.take(answer)
+            known = {int(rank): _checked(one) for rank, one in answer["ranks"].items()}
+            serial, now = int(answer["serial"]), int(answer["now_ns"])
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            self.trouble = f"its agent answers what is not understood: {error}"
+            return
+        except OSError as error:
+            self.trouble = f"the files of its ranks cannot be written here: {error.strerror}"
+            return
+        with self._looked:
+            self.trouble = ""
+            self._known, self._serial, self.heard_at = known, serial, arrived * 1e-9
+            self._looks += 1
+            if arrived - sent < self._fastest and self._looks <= _CLOCKS:
+                self._fastest, self._ahead_ns = arrived - sent, (sent + arrived) // 2 - now
+            self._looked.notify_all()
+
+    @property
+    def next_look(self) -> int:
+        """The number of the first look that begins after this moment: one may be under way."""
+        return self._looks + 2
+
+    def has_looked(self, wanted: int) -> bool:
+        """Whether the look with this number is over, or none is to come."""
+        return self._looks >= wanted or self.closed
+
+    def look_anew(self, timeout: float) -> bool:
+        """Wait for a look that begins after this moment; whether there was one in time."""
+        with self._looked:
+            wanted = self.next_look
+            return self._looked.wait_for(lambda: self.has_looked(wanted), timeout)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long nothing has been heard of the host."""
+        return time.monotonic() - self.heard_at
+
+    @property
+    def ahead_ns(self) -> int:
+        """What must be added to the monotonic clock of the host, which gives that of this one."""
+        with self._looked:
+            self._looked.wait_for(lambda: self._looks >= _CLOCKS or self._stopping.is_set(), _CLOCKS * _LOOK_S)
+        return self._ahead_ns
+
+    def state(self, rank: int, start: int) -> dict[str, Any] | None:
+        """What the last look has shown of a rank's process; None if it has not shown this start of it."""
+        known = self._known.get(rank)
+        return known if known is not None and known["start"] == start else None
+
+    # -- requests
+
+    def request(self, verb: str, *given: Any, timeout: float = 10.0) -> Any:
+        """Ask the agent for something; a request that is not answered is sent again, and done once.
+
+        Raises:
+            WorldError: no answer within ``timeout`` seconds, or the agent refused.
+        """
+        number, deadline = next(self._numbers), time.monotonic() + timeout
+        pending: list[Any] = []
+        while time.monotonic() < deadline:
+            pending.append(self._client.call(self._engine, in_json, agent.answer, number, verb, list(given)))
+            again = min(deadline, time.monotonic() + _AGAIN_S * len(pending))
+            while time.monotonic() < again:
+                for reply in pending:
+                    if reply.ready():
+                        if not reply.successful():
+                            raise WorldError(f"host {self.host} refused ({verb}): {str(reply.exception())[:500]}.")
+                        return reply.get()
+                time.sleep(0.002)
+        raise WorldError(
+            f"host {self.host} does not answer.", "Is the network between the hosts up, and does its engine still run?"
+        )
+
+    @property
+    def closed(self) -> bool:
+        return self._stopping.is_set()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._stopping.set()
+        if self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+
+
+class LookedReply(Reply):
+    """The answer of a rank, which is ready when the files that the rank has written before are here too."""
+
+    def __init__(self, reply: Reply, link: Link) -> None:
+        super().__init__(reply.result)
+        self._link = link
+        self._wanted: int | None = None
+
+    def ready(self) -> bool:
+        if not super().ready():
+            return False
+        if self._wanted is None:
+            self._wanted = self._link.next_look
+        return self._link.has_looked(self._wanted)
+
+    def wait(self, timeout: float | None = None) -> None:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        super().wait(timeout)
+        while not self.ready() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def get(self, timeout: float | None = None) -> Any:
+        self.wait(timeout)
+        return super().get(0)
+
+
+def _checked(one: dict[str, Any]) -> dict[str, Any]:
+    status, cpu_s, moved, below, memory = one["sample"]
+    exit_status = one["exit"]
+    return {
+        "pid": int(one["pid"]),
+        "start": int(one["start"]),
+        "exit": None if exit_status is None else int(exit_status),
+        "sample": ProcessSample(
+            str(status)[:4] if status != GONE else GONE,
+            float(cpu_s),
+            float(moved),
+            tuple((int(pid), str(letter)[:1]) for pid, letter in below),
+            int(memory),
+        ),
+        "gpu": {str(name): value for name, value in dict(one["gpu"]).items() if isinstance(value, (int, float))},
+    }
