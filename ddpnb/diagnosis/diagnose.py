@@ -11,7 +11,17 @@ from ddpnb.diagnosis.causes import extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.diagnosis.execution.located import located
-from ddpnb.diagnosis.hangs import blocked, endings, mismatch, missing_calls, stacks_alone, startup, stores, stragglers
+from ddpnb.diagnosis.hangs import (
+    blocked,
+    endings,
+    mismatch,
+    missing_calls,
+    stacks_alone,
+    startup,
+    stores,
+    stragglers,
+    unreachable,
+)
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
@@ -63,6 +73,8 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     standing, given = standings(recording), recording
     if (recording := endings.left_before_the_signal(given)) is not given:
         standing = standings(recording)
+    if (cut_off := unreachable.find(recording, standing)) is not None:
+        return _cut_off(recording, cut_off, exit_codes)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
     found_waits = waits(recording, standing, patience)
@@ -79,6 +91,18 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
         outcome=outcome,
         findings=tuple(_with_checkpoints(recording, findings, outcome)),
         settled=ended or is_settled(standing, held, errors, patience),
+        world_size=recording.world_size,
+        exit_codes=exit_codes,
+    )
+
+
+def _cut_off(recording: Recording, cut_off: Finding, exit_codes: dict[int, int | None]) -> Diagnosis:
+    """The diagnosis while a host does not answer: nothing can be proven of its ranks, nor of those that wait for them."""
+    findings = [*endings.find(recording, {}), cut_off]
+    return Diagnosis(
+        outcome=outcome_of(recording, findings),
+        findings=tuple(findings),
+        settled=True,
         world_size=recording.world_size,
         exit_codes=exit_codes,
     )

@@ -29,7 +29,7 @@ def test_what_was_meant_as_a_code(words, does):
     [
         ("DDP399", "DDP318"),
         ("209", "DDP208"),
-        ("999", "DDP707"),
+        ("999", "DDP708"),
         ("colective-missing", "DDP301"),
         ("stragler", "DDP315"),
     ],
