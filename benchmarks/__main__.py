@@ -26,6 +26,7 @@ PARTS = {
     "snapshot": ("hands:snapshots",),
     "release": ("hands:releases", "hands:restarts"),
     "reports": ("reports:reports", "many_reported:many"),
+    "growth": ("growth:growth",),
     "timeline": ("face:timeline",),
     "board": ("board:board",),
     "bisection": ("bisection:counts", "bisection:sometimes", "bisection:probes"),

@@ -1,9 +1,10 @@
 """How the cost of a diagnosis grows with ranks, and with calls per rank: ``python -m benchmarks.growth [--plot FILE]``.
 
-Each case runs in a process of its own. *Recordings* are made in memory, not part of the time: 50 calls on each rank; the time is that of
-the diagnosis, its text, HTML and JSON, the memory the peak of the process, Recording included. *Dumps* are files of the flight
-recorder with 100 entries and their stacks on each rank; the time is that of ``ddpnb diagnose`` from its start to its end, the memory the
-sum of the peaks of its processes. torch's own analyser reads the same files.
+Each case runs in a process of its own. *Recordings* are made in memory, which is not part of the time: 50 calls on each rank; the time is
+that of the diagnosis, its text, HTML and JSON, the memory the peak of the process, Recording included. *Dumps* are files of the flight
+recorder with 100 entries and their stacks on each rank; the time is that of all processes of ``ddpnb diagnose``, from start to end, the
+memory the sum of their peaks. torch's own analyser reads the same files. Times are processor times: other work on the machine
+hardly changes how they grow.
 
 A case is either a rank that never calls the last all-reduce, a rank that calls it with another shape, or no error at all. The exponent
 is the slope of a line through the logarithms, from a 64th of the largest size on: 1 is linear growth, 2 quadratic.
@@ -35,7 +36,7 @@ EVENTS, FIXED_RANKS = (125, 500, 2000, 8000), 64
 DUMP_RANKS, DUMP_EVENTS, ENTRIES = (16, 64, 256, 1024, 4096), (124, 500, 2000, 8000), 100
 OFFICIAL_UP_TO = 256  # ranks: it takes minutes for more
 QUICK_RANKS, QUICK_EVENTS = (16, 64), (25, 50)
-ROUNDS, LONGEST_S, FITTED = 3, 580, 64
+ROUNDS, LONGEST_S, FITTED = 3, 580, 64  # rounds: of all but the largest
 LINEAR = 1.25  # an exponent: some work is done once, and large memory is slower
 CULPRIT = 3
 KINDS: dict[str, Callable[[int, int, int], Any]] = {}
@@ -75,7 +76,7 @@ def healthy(rank: int, world: int, count: int) -> Any:
 
 @dataclass
 class Point:
-    """A case: seconds of each round, peak memory in MB, and what was found."""
+    """A case: processor seconds of each round, peak memory in MB, and what was found."""
 
     size: int
     seconds: list[float] = field(default_factory=list)
@@ -115,11 +116,11 @@ def in_process(name: str, world: int, count: int) -> dict[str, Any]:
 
     records = {rank: KINDS[name](rank, world, count) for rank in range(world)}
     recording = Recording(world, records, {handmade.FILE: handmade.SOURCE}, host={"cores": world})
-    began = time.perf_counter()
+    began = time.process_time()
     found = diagnose(recording)
     text, html = card.text(found, width=100), card.html(found)
     json.dumps(found.to_json())
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     culprits = sorted({rank for finding in found.errors for rank in finding.culprits})
     return {
         "seconds": seconds,
@@ -170,7 +171,7 @@ def dumps(name: str, world: int, entries: int, size: int, rounds: int, official:
 
 
 def _took(point: Point, made: reports.Run) -> None:
-    point.seconds.append(made.seconds)
+    point.seconds.append(made.processor)
     point.memory.append(made.memory)
 
 
@@ -197,7 +198,7 @@ class Series:
 
     def row(self) -> Row:
         first, last = self.points[0], self.points[-1]
-        what = f"{self.source}, {self.name}: growth of time with {self.by}, {first.size:,} to {last.size:,}"
+        what = f"{self.source}, {self.name}: time by {self.by}, {first.size:,} to {last.size:,}"
         note = (
             f"{quantity(first.median, 's')} to {quantity(last.median, 's')}; memory {quantity(max(first.memory), 'MB')} to "
             f"{quantity(max(last.memory), 'MB')} (exponent {self.of_memory:.2f}); {last.lines} lines of text"
@@ -218,21 +219,27 @@ class Series:
 
 def series(quick: bool) -> Iterator[Series]:
     """All of them, each when it is measured."""
-    rounds = 1 if quick else ROUNDS
+
+    def rounds(size: int, sizes: tuple[int, ...]) -> int:
+        return 1 if quick or size == max(sizes) else ROUNDS
+
     for name in KINDS if not quick else ["missing rank"]:
         by_ranks = Series("recording", name, "ranks")
-        for world in QUICK_RANKS if quick else RANKS:
-            by_ranks.points.append(recordings(name, world, CALLS, world, rounds))
+        sizes = QUICK_RANKS if quick else RANKS
+        for world in sizes:
+            by_ranks.points.append(recordings(name, world, CALLS, world, rounds(world, sizes)))
         yield by_ranks
         by_events = Series("recording", name, "calls per rank")
-        for count in QUICK_EVENTS if quick else EVENTS:
-            by_events.points.append(recordings(name, 8 if quick else FIXED_RANKS, count, count, rounds))
+        sizes = QUICK_EVENTS if quick else EVENTS
+        for count in sizes:
+            world = 8 if quick else FIXED_RANKS
+            by_events.points.append(recordings(name, world, count, count, rounds(count, sizes)))
         yield by_events
     for name in KINDS if not quick else ["mismatch"]:
         by_ranks = Series("dumps", name, "ranks")
         for world in (8, 16) if quick else DUMP_RANKS:
             official = not quick and world <= OFFICIAL_UP_TO and name == "missing rank"
-            ours, theirs = dumps(name, world, 24 if quick else ENTRIES, world, rounds, official)
+            ours, theirs = dumps(name, world, 24 if quick else ENTRIES, world, rounds(world, DUMP_RANKS), official)
             by_ranks.points.append(ours)
             by_ranks.peer += [theirs] if theirs is not None else []
         yield by_ranks
@@ -240,7 +247,7 @@ def series(quick: bool) -> Iterator[Series]:
             continue
         by_events = Series("dumps", name, "entries per rank")
         for count in DUMP_EVENTS:
-            ours, theirs = dumps(name, FIXED_RANKS, count, count, rounds, name == "missing rank")
+            ours, theirs = dumps(name, FIXED_RANKS, count, count, rounds(count, DUMP_EVENTS), name == "missing rank")
             by_events.points.append(ours)
             by_events.peer += [theirs] if theirs is not None else []
         yield by_events
@@ -266,13 +273,13 @@ def plot(made: list[Series], path: Path, words: str) -> None:
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth", "font.size": 8}):
         figure, axes = plt.subplots(2, 2, figsize=(9, 6.4), layout="constrained")
         for column, by in enumerate((("ranks",), ("calls per rank", "entries per rank"))):
-            for row, what in enumerate(("seconds", "MB")):
+            for row, what in enumerate(("processor seconds", "MB")):
                 ax = axes[row][column]
                 for one in made:
                     if one.by not in by:
                         continue
                     style = {"recording": "o-", "dumps": "s--"}[one.source]
-                    of = one.exponent if what == "seconds" else one.of_memory
+                    of = one.exponent if what != "MB" else one.of_memory
                     label = f"{one.source}, {one.name} ({of:.2f})"
                     ax.plot(*_values(one.points, what), style, color=colours[one.name], label=label, ms=4, lw=1.2)
                     if one.peer:
@@ -288,7 +295,7 @@ def plot(made: list[Series], path: Path, words: str) -> None:
 
 
 def _values(points: list[Point], what: str) -> tuple[list[int], list[float]]:
-    return [one.size for one in points], [one.median if what == "seconds" else max(one.memory) for one in points]
+    return [one.size for one in points], [one.median if what != "MB" else max(one.memory) for one in points]
 
 
 def main() -> int:

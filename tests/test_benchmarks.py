@@ -19,7 +19,7 @@ from benchmarks.rows import Goal, Row, quantity, spread, verdict
 ROOT = Path(__file__).parents[1]
 LONGEST_S = 840  # on a busy machine
 # The other parts start dozens of processes: they take eight minutes beside other tests, and slow these. By hand: --quick.
-SLICE = ("door", "verdict", "snapshot", "reports", "timeline", "bisection", "reenact")
+SLICE = ("door", "verdict", "snapshot", "reports", "growth", "timeline", "bisection", "reenact")
 
 
 def test_a_ratio_is_that_of_the_pairs_where_there_are_pairs():
