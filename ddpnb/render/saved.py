@@ -103,11 +103,15 @@ def time_line(recording: Recording, diagnosis: Diagnosis | None, *, last: int = 
     if not any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
         return ""
     from ddpnb.render.figures import canvas
+    from ddpnb.views.lanes import MOST
 
     drawn = canvas.drawn(plot(recording, diagnosis, last=last, displayed=False), dpi=_SHARP if sharp else _DPI)
-    words = f"The time line: a lane for each of {len(recording.ranks)} ranks, with its calls."
+    count = len(recording.ranks)
+    which = f"each of {count}" if count <= MOST else f"the most relevant of {count:,}"
+    words = f"The time line: a lane for {which} ranks, with its calls."
+    note = f'<p class="faint">The most relevant of {count:,} ranks.</p>' if count > MOST else ""
     source = f"data:image/png;base64,{b64encode(drawn).decode()}"
-    return f'<h3>Time line</h3><img alt="{words}" style="max-width:100%" src="{source}">'
+    return f'<h3>Time line</h3>{note}<img alt="{words}" style="max-width:100%" src="{source}">'
 
 
 def wrapped(body: str, number: str) -> str:

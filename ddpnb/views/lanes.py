@@ -344,7 +344,8 @@ def lanes(recording: Recording, diagnosis: Diagnosis | None = None, most: int = 
     firsts = [
         call.entered_ns for record in recording.ranks.values() for call in record.calls[:1] if call.entered_ns > 0
     ]
-    made = Lanes(shown, max(recording.world_size, len(recording.ranks)), most, min(firsts, default=0))
+    count = max(recording.world_size, len(recording.ranks))
+    made = Lanes(shown, count, min(most, max(len(shown), 1)), min(firsts, default=0))
     for rank in (*shown, *(set(recording.ranks) - set(shown))):
         made.add(rank, recording.ranks[rank].calls)
     made.mark(recording, diagnosis)

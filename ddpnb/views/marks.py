@@ -17,6 +17,8 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
 
 _LONGEST = 80  # characters
+_OF_A_KIND = 4  # ranks that have a lane in any case, if there is room
+_ENOUGH = 24  # ranks of very many, where fewer show all kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +32,27 @@ class LaneMark:
 
 
 def representatives(recording: Recording, diagnosis: Diagnosis | None, most: int) -> list[int]:
-    """The most relevant ranks, in rank order: culprits first, then waiting ranks, then others."""
+    """The most relevant ranks, in rank order: all if there is room, else some culprits, and a few ranks of each kind.
+
+    Ranks in the same state, in the same call and at the same line are of one kind; rare kinds come first. Hundreds of lanes
+    that are alike would hide those that differ.
+    """
     ranks = sorted(recording.ranks)
     if len(ranks) <= most:
         return ranks
     errors = diagnosis.errors if diagnosis is not None else ()
-    order = [rank for finding in errors for rank in finding.culprits]
-    order += [rank for finding in errors for rank in finding.waiting]
+    culprits = [rank for finding in errors for rank in finding.culprits]
+    kinds: dict[object, list[int]] = {}
+    for rank, one in standings(recording).items():
+        call = (one.call.group.key, one.call.seq, one.call.op) if one.call is not None else ()
+        kinds.setdefault((one.state, call, one.site), []).append(rank)
+    rare = sorted(kinds.values(), key=lambda those: (len(those), those[0]))
+    waiting = [rank for finding in errors for rank in finding.waiting[:_OF_A_KIND]]
+    few = [rank for those in rare for rank in those[:_OF_A_KIND]]
+    order = [*culprits[: most // 2], *waiting, *few, *culprits]
     chosen = [rank for rank in dict.fromkeys([*order, *ranks]) if rank in recording.ranks]
-    return sorted(chosen[:most])
+    needed = len({*culprits[: most // 2], *waiting, *few})
+    return sorted(chosen[: min(most, max(needed, _ENOUGH))])
 
 
 @dataclass(frozen=True, slots=True)

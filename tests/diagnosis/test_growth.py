@@ -188,5 +188,5 @@ def test_the_time_line_of_16384_ranks_has_few_lanes(shown):
     if shown.case != "missing":
         pytest.skip("one is enough: it takes seconds")
     drawn = lanes.lanes(shown.recording, shown.found)
-    assert len(drawn.lanes) == lanes.MOST and drawn.of == VERY_MANY
+    assert 5 <= len(drawn.lanes) < lanes.MOST and drawn.of == VERY_MANY
     assert CULPRIT in {lane.rank for lane in drawn.lanes}

@@ -275,6 +275,16 @@ def test_of_many_ranks_those_that_tell_the_most():
     assert spans(shown, 0)[0][1] == 99  # the others count
 
 
+def test_of_very_many_ranks_some_of_each_kind():
+    """A rank that ended has a lane although no finding names it, and hundreds that are alike do not hide it."""
+    world = world_group(500)
+    made = {rank: RankRecord(rank, calls=(call(0, rank, group=world),)) for rank in range(500)}
+    made[333] = replace(made[333], ending=Ending("finished", at_ns=BEGAN + 9 * MS))
+    found = Diagnosis("hang", (Finding(type_of("DDP301"), "", (77,), tuple(range(78, 300))),))
+    shown = {lane.rank for lane in lanes(Recording(500, made), found).lanes}
+    assert {77, 78, 333} <= shown and len(shown) < 30
+
+
 # -- recordings that make no sense
 
 

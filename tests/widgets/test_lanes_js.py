@@ -696,7 +696,7 @@ def test_a_page_that_lost_a_message_asks(page):
 def test_of_many_ranks_it_says_how_many_are_shown(page):
     records = {rank: RankRecord(rank, calls=(call(0, rank, 200),)) for rank in range(100)}
     show(page, Timeline(Recording(100, records)))
-    assert page.get_by_text("64 of 100 ranks").is_visible()
+    assert page.get_by_text("24 of 100 ranks").is_visible()
     assert page.locator("canvas").bounding_box()["height"] < 650
 
 
