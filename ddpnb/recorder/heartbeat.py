@@ -10,11 +10,11 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from time import process_time_ns, sleep  # a script may replace those of the module
+from time import monotonic, process_time_ns, sleep  # a script may replace those of the module
 from typing import Any
 
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.clock import now_ns
+from ddpnb.recorder.clock import now_ns, of_launcher
 from ddpnb.recorder.encoding import encodable
 
 BEAT_S = 2.0
@@ -65,7 +65,7 @@ class Heartbeat:
         kept = {
             "stacks": told.get("stacks"),
             "waits_on": told.get("waits_on"),
-            "wakes_in_s": wakes_at - now_ns() * 1e-9 if isinstance(wakes_at, (int, float)) else None,
+            "wakes_in_s": wakes_at - of_launcher(monotonic()) if isinstance(wakes_at, (int, float)) else None,
         }
         with open(f"{self._path}.part", "w") as file:
             json.dump(encodable({"at_ns": now, "idle": idle, **kept}), file)
