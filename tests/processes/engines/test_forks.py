@@ -209,7 +209,7 @@ def test_new_interpreters_where_an_import_has_started_a_thread(tmp_path, monkeyp
         "import sys, threading, time\n"
         "if 'forks' in sys.argv:\n    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\n"
     )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep if "PYTHONPATH" in os.environ else None)
     with ddpnb.launch(1, backend="gloo", quiet=True, fork=True) as world:
         said = capsys.readouterr().err
         assert said.count("warning: ranks cannot be forked: an import has started 1 thread") == 1
@@ -221,7 +221,7 @@ def test_a_launch_error_shows_the_log_of_the_process_that_forks(tmp_path, monkey
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'forks' in sys.argv:\n    sys.modules['ipyparallel.engine'] = None\n"
     )
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep if "PYTHONPATH" in os.environ else None)
     with pytest.raises(LaunchError, match=r"exited with status 1(.|\n)*ModuleNotFoundError: .*ipyparallel.engine"):
         ddpnb.launch(1, backend="gloo", quiet=True, fork=True)
 
