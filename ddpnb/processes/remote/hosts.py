@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,7 +59,8 @@ class Hosts:
         by_name: dict[str, list[int]] = {}
         for engine in ids:
             by_name.setdefault(str(facts[engine]["host"]), []).append(engine)
-        self.all = [Host(name, tuple(engines), facts[engines[0]]) for name, engines in by_name.items()]
+        names = sorted(by_name, key=_natural)  # engines register in any order
+        self.all = [Host(name, tuple(by_name[name]), facts[by_name[name][0]]) for name in names]
         for host in self.all:
             _check_versions(host)
         self.warnings = _differing_torch(self.all)
@@ -168,6 +170,11 @@ def _usable(client: Any) -> ipyparallel.Client:
             _ENCRYPT,
         )
     return client
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts ``node9`` before ``node10``, as schedulers do."""
+    return [(int(part) if part.isdecimal() else -1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _check_versions(host: Host) -> None:
