@@ -150,12 +150,13 @@ class Ranks:
 
         Raises:
             UsageError: unknown rank.
-            WorldError: one of these ranks is dead.
+            WorldError: one of these ranks is dead, or its host does not answer.
         """
         if ranks is None:
             return tuple(self.alive())
         wanted = arguments.ranks(ranks, self.size)
         self.check_alive(wanted)
+        self.processes.check_heard(wanted)
         return wanted
 
     # -- requests to them

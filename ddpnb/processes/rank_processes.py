@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from ddpnb.processes.environment import LOOPBACK, Port, ReservedPort
@@ -119,6 +119,9 @@ class RankProcesses(Protocol):
     def silent_hosts(self) -> dict[str, tuple[int, ...]]:
         """Hosts of which nothing has been heard for a while, with their ranks: what is known of these is old."""
         return {}
+
+    def check_heard(self, ranks: Iterable[int]) -> None:
+        """Raise WorldError if nothing is heard from the host of one of these ranks."""
 
     @property
     def address(self) -> str:

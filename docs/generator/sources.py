@@ -24,8 +24,6 @@ _SECTIONS = {"In a notebook": "python.md", "On the command line": "terminal.md",
 _GENERATED = {"docs/findings.md": "findings/index.md", "docs/frameworks.md": "frameworks/index.md"}
 #: where the first page has the example of the README
 _EXAMPLE = "% README: An example\n"
-#: pages that may be written later: the navigation has a place for them
-_OPTIONAL = ("hosts",)
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def sources(root: Path) -> Sources:
         pages |= dict(part)
     pages["frameworks/index.md"] = frameworks.shortened(pages["frameworks/index.md"])
     example = links.rewrite(_between(readme, "An example: ", "\n## "), "README.md", "index.md")
-    pages["index.md"] = _without_missing(pages["index.md"].replace(_EXAMPLE, example), pages)
+    pages["index.md"] = pages["index.md"].replace(_EXAMPLE, example)
     files = set[str]().union(*(files_of(text, page) for page, text in pages.items()))
     files |= {source for source in made if source.endswith(".ipynb")}
     return Sources(pages, frozenset(path for path in files if (root / path).is_file()))
@@ -85,9 +83,3 @@ def _between(text: str, first: str, last: str) -> str:
 
 def _anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
-
-
-def _without_missing(index: str, pages: Mapping[str, str]) -> str:
-    """The navigation without pages that are not written yet."""
-    missing = [name for name in _OPTIONAL if f"{name}.md" not in pages]
-    return re.sub(rf"^(?:{'|'.join(missing)})\n", "", index, flags=re.MULTILINE) if missing else index

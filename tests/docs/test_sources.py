@@ -112,10 +112,6 @@ def test_the_first_page_shows_the_example_of_the_readme(site):
     assert "notebooks/images/tour-dark.png" in site.files
 
 
-def test_a_page_that_is_not_written_yet_is_not_in_the_navigation(site):
-    assert ("hosts.md" in site.pages) == ("\nhosts\n" in site.pages["index.md"])
-
-
 def test_the_table_of_frameworks_must_fit_the_programs():
     table = (ROOT / frameworks.TABLE).read_text()
     line = next(line for line in table.splitlines() if line.startswith("| Hydra"))

@@ -26,7 +26,7 @@ from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
 from ddpnb.processes.process_samples import Sampler
-from ddpnb.processes.remote.changes import PAGED, OtherFiles, PagedFile
+from ddpnb.processes.remote.changes import LOG, PAGED, OtherFiles, PagedFile
 from ddpnb.recorder import protocol, shared_files
 
 _ASKED_S = 10.0  # without a look: is the launcher still there?
@@ -109,9 +109,12 @@ class Agent:
         child = self._ranks[rank]
         before, status = child.returncode, child.poll()
         if before is None and status is not None:
-            living = [one.pid for one in self._ranks.values() if one.returncode is None]
-            descendants.end(self._memory, rank, living)
+            self._end_descendants(rank)
         return status
+
+    def _end_descendants(self, rank: int) -> None:
+        living = [one.pid for one in self._ranks.values() if one.returncode is None]
+        descendants.end(self._memory, rank, living)
 
     def _paged_changes(self, arrived: bool) -> list[list[Any]]:
         if self._shared[self._memory]:
@@ -206,8 +209,7 @@ class Agent:
                 process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(5)
-        living = [one.pid for one in self._ranks.values() if one.returncode is None]
-        descendants.end(self._memory, rank, living)
+        self._end_descendants(rank)
 
     def children(self, rank: int, seconds: float) -> list[dict[str, Any]]:
         """See ``py_spy.plain_children``."""
@@ -226,14 +228,19 @@ class Agent:
                 file.write(text)
 
     def share(self, folder: str, token: str) -> None:
-        """Make a folder for the output of ranks; what is written to it is sent. Not if it is the launcher's own folder."""
+        """Make a folder for the output of ranks, which is sent. Not if it is the launcher's own folder."""
         if os.path.exists(os.path.join(folder, token)):
             return
         os.makedirs(folder, exist_ok=True)
+        if any(os.path.commonpath([folder, made.path]) == made.path for made in self._made):
+            return  # it is sent with the folder of the world
+        for name in os.listdir(folder):  # as the launcher has done: the log of an earlier run is not that of this one
+            if LOG.fullmatch(name):
+                os.replace(os.path.join(folder, name), os.path.join(folder, f"{name}.earlier"))
         with self._lock:
-            if not any(os.path.commonpath([folder, root]) == root for root in self._roots()):
+            if folder not in self._shared:
                 self._shared[folder] = False
-                self._others.append(OtherFiles(folder))
+                self._others.append(OtherFiles(folder, logs=True))
 
     def reserve(self) -> int:
         """A port that nothing else on this host will choose."""
@@ -248,16 +255,16 @@ class Agent:
 
     def end(self) -> None:
         """End everything on this host; this process ends a moment later, when the answer has been sent."""
-        self._end_ranks()
-        for folder in (*self._made, self._own):
-            folder.remove()
+        self._clear()
         timer = threading.Timer(0.3, os._exit, (0,))
         timer.start()
 
-    def _end_ranks(self) -> None:
+    def _clear(self) -> None:
         for rank in list(self._ranks):
             self.kill(rank)
         descendants.end(self._memory)
+        for folder in (*self._made, self._own):
+            folder.remove()
 
     # -- alone
 
@@ -267,9 +274,7 @@ class Agent:
             silent = time.monotonic() - self._looked_at
             if silent > _ALONE_S or (silent > _ASKED_S and not self._controller_lives()):
                 break
-        self._end_ranks()
-        for folder in (*self._made, self._own):
-            folder.remove()
+        self._clear()
         os._exit(1)
 
     def _controller_lives(self) -> bool:

@@ -14,10 +14,10 @@ from typing import IO, Any
 
 from ddpnb.processes import devices
 from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
-from ddpnb.processes.remote import doors
+from ddpnb.processes.remote import addresses
 from ddpnb.recorder import protocol
 
-_DOOR_S = 60.0  # that a door stays open
+_LISTEN_S = 60.0  # that a listener stays open
 _ARGS = [
     *(argument for argument in ENGINE_ARGS if "startup_command" not in argument),
     "--IPEngine.startup_command=from ddpnb.processes.remote import agent as _a; _a.attach(); del _a",
@@ -33,7 +33,7 @@ def facts() -> dict[str, Any]:
         "ddpnb": version(),
         "torch": _version("torch"),
         "ipyparallel": _version("ipyparallel"),
-        "addresses": doors.own_addresses(),
+        "addresses": addresses.own_addresses(),
         "gpus": gpus,
         "nccl": bool(gpus) and devices.nccl_works(),
         "directory": os.getcwd(),
@@ -53,12 +53,12 @@ def _version(package: str) -> str:
 
 
 def listen() -> list[Any]:
-    """Open a door for a minute: its port and word."""
-    door = doors.Door()
-    timer = threading.Timer(_DOOR_S, door.close)
+    """Listen for a minute: its port and word."""
+    listener = addresses.Listener()
+    timer = threading.Timer(_LISTEN_S, listener.close)
     timer.daemon = True
     timer.start()
-    return [door.port, door.word]
+    return [listener.port, listener.word]
 
 
 _logs: dict[int, IO[bytes]] = {}  # of the agents that this engine has started

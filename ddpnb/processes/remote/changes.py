@@ -17,6 +17,7 @@ PAGE = 4096
 PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines)")
 _NOT_SENT = re.compile(r"fence-.*|.*\.(?:new|part|sock|py)|\..*")
 _GROWING = re.compile(r".*\.(?:log|displays|crash)")
+LOG = re.compile(r"rank\d{1,9}\.(?:log|displays)")
 _LARGEST = 16 << 20  # bytes of one file that are sent
 _AT_ONCE = 1 << 20  # of files that are not paged, in one answer
 _DEPTH = 2  # of folders below a root
@@ -121,10 +122,12 @@ class OtherFiles:
 
     Args:
         root: the folder.
+        logs: of these alone, since the folder is the user's own.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, logs: bool = False) -> None:
         self._root = root
+        self._logs = logs
         self._had: dict[str, tuple[int, int, int]] = {}  # name -> inode, bytes that were sent, time of the last change
         self._waiting: dict[str, tuple[int, int, int]] = {}
 
@@ -165,6 +168,8 @@ class OtherFiles:
             return
         for entry in entries:
             if _NOT_SENT.fullmatch(entry.name) or PAGED.fullmatch(entry.name):
+                continue
+            if self._logs and not LOG.fullmatch(entry.name):
                 continue
             try:
                 if entry.is_dir(follow_symlinks=False):

@@ -175,10 +175,13 @@ class RemoteEngines(Engines):
 
     def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
         silent = {rank for ranks in self.silent_hosts().values() for rank in ranks}
-        return super().ask_each({rank: one for rank, one in requests.items() if rank not in silent}, timeout)
+        answers = super().ask_each({rank: one for rank, one in requests.items() if rank not in silent}, timeout)
+        for host in {self.hosts[rank] for rank in answers}:  # what is read of their files is not older than the answers
+            self.links[host].look_anew(LATE_S)
+        return answers
 
     def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
-        self._check_heard([rank])
+        self.check_heard([rank])
         for path in glob.glob(os.path.join(self._folder, "*.py")):  # the lines of cells
             changed = os.path.getmtime(path)
             if self._put.get(path) != changed:
@@ -190,7 +193,7 @@ class RemoteEngines(Engines):
         return LookedReply(super().begin(rank, function, *args), self._link(rank))
 
     def check_files(self, paths: Sequence[str]) -> None:
-        self._check_heard(range(len(self.hosts)))
+        self.check_heard(range(len(self.hosts)))
         for link in self.links.values():
             missing = link.request("missing", list(paths))
             if missing:
@@ -205,8 +208,7 @@ class RemoteEngines(Engines):
             if link.trouble:
                 raise WorldError(f"host {link.host} cannot be followed: {link.trouble}.", "Close the world.")
 
-    def _check_heard(self, ranks: Iterable[int]) -> None:
-        """Raise WorldError if the host of one of these ranks is silent."""
+    def check_heard(self, ranks: Iterable[int]) -> None:
         for host in dict.fromkeys(self.hosts[rank] for rank in ranks):
             if self.links[host].silent_s > SILENT_S:
                 mine = [rank for rank, where in enumerate(self.hosts) if where == host]
@@ -242,7 +244,7 @@ class RemoteEngines(Engines):
                 self._link(rank).mirror.starts[rank] += 1
             prepare()
 
-        self._check_heard(environments)
+        self.check_heard(environments)
         super().replace(environments, timeout, fresh)
 
     def _ended(self) -> set[int]:

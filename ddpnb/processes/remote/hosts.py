@@ -14,7 +14,7 @@ import ipyparallel
 from ddpnb.errors import LaunchError, UsageError
 from ddpnb.processes.devices import HostDevices, Plan
 from ddpnb.processes.environment import LOOPBACK
-from ddpnb.processes.remote import bootstrap, doors
+from ddpnb.processes.remote import addresses, bootstrap
 
 _ENCRYPT = (
     "Start the controller with IPP_ENABLE_CURVE=1 (or --IPController.enable_curve=True), or let the Client use SSH."
@@ -83,20 +83,20 @@ class Hosts:
         if not others:
             return
         port, word = self._ask({first.engines[0]: (bootstrap.listen, ())})[first.engines[0]]
-        addresses = [address for address in first.facts["addresses"] if not address.startswith("127.")]
-        found = self._ask({host.engines[0]: (doors.reached, (addresses, port, word)) for host in others})
-        self.master = doors.common(list(found.values()))
+        tried = [address for address in first.facts["addresses"] if not address.startswith("127.")]
+        found = self._ask({host.engines[0]: (addresses.reached, (tried, port, word)) for host in others})
+        self.master = addresses.common(list(found.values()))
         if not self.master:
             silent = [host.name for host in others if not found[host.engines[0]]]
             raise LaunchError(
                 f"no address of {first.name} is reached from {', '.join(silent) or 'all other hosts'}: tried "
-                f"{', '.join(addresses) or 'none, it has only a loopback'}.",
+                f"{', '.join(tried) or 'none, it has only a loopback'}.",
                 "The hosts must be on one network, and a firewall must let them connect to each other.",
             )
         own = {first.name: self.master} | {
             host.name: dict(map(tuple, found[host.engines[0]]))[self.master] for host in others
         }
-        names = self._ask({host.engines[0]: (doors.interface_of, (own[host.name],)) for host in self.all})
+        names = self._ask({host.engines[0]: (addresses.interface_of, (own[host.name],)) for host in self.all})
         self.interfaces = {host.name: names[host.engines[0]] for host in self.all}
 
     def start_agents(self, config: Callable[[Host], Mapping[str, Any]]) -> dict[str, int]:
@@ -114,15 +114,15 @@ class Hosts:
         return str(self._ask({engine: (bootstrap.log_of, (pid,))})[engine])
 
     def _address_of_launcher(self) -> str:
-        with doors.Door() as door:
-            asked = (doors.reached, (doors.own_addresses(), door.port, door.word))
+        with addresses.Listener() as listener:
+            asked = (addresses.reached, (addresses.own_addresses(), listener.port, listener.word))
             found = self._ask({host.engines[0]: asked for host in self.all})
-        address = doors.common(list(found.values()))
+        address = addresses.common(list(found.values()))
         if not address:
             silent = [host.name for host in self.all if not found[host.engines[0]]]
             raise LaunchError(
                 f"this machine is not reached from {', '.join(silent) or 'all hosts at one address'}: tried "
-                f"{', '.join(doors.own_addresses())}.",
+                f"{', '.join(addresses.own_addresses())}.",
                 "Ranks connect to the notebook's machine: run the notebook where the hosts can reach it (a login node, or "
                 "a node of the allocation), and let the firewall pass.",
             )

@@ -47,6 +47,7 @@ class Link:
         self._looks = 0
         self._numbers = itertools.count(1)
         self._stopping = threading.Event()
+        self._wanted = threading.Event()  # somebody waits for the next look
         self._looked = threading.Condition()
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb host {host}", daemon=True)
         self._thread.start()
@@ -55,7 +56,9 @@ class Link:
 
     def _follow(self) -> None:
         took = 0.0
-        while not self._stopping.wait(max(_TICK_S, _SHARE * took)):
+        while not self.closed:
+            self._wanted.wait(max(_TICK_S, _SHARE * took))
+            self._wanted.clear()
             began = time.monotonic()
             self._look()
             took = min(time.monotonic() - began, 0.1)
@@ -100,9 +103,13 @@ class Link:
 
     def look_anew(self, timeout: float) -> bool:
         """Wait for a look that begins after this moment; whether there was one in time."""
+        deadline = time.monotonic() + timeout
         with self._looked:
             wanted = self.next_look
-            return self._looked.wait_for(lambda: self.has_looked(wanted), timeout)
+            while not self.has_looked(wanted) and time.monotonic() < deadline:
+                self._wanted.set()
+                self._looked.wait(_TICK_S)
+            return self.has_looked(wanted)
 
     @property
     def silent_s(self) -> float:

@@ -198,3 +198,11 @@ def test_what_unpacks_to_more_than_is_ever_sent_is_refused():
     assert unpacked(packed(b"abc" * 1000)) == b"abc" * 1000
     with pytest.raises(ValueError, match="too large"):
         unpacked(packed(bytes(64 << 20)))
+
+
+def test_of_a_folder_of_the_user_only_logs_of_ranks_are_sent(tmp_path):
+    (tmp_path / "data").mkdir()
+    for name in ("rank0.log", "rank1.displays", "train.csv", "rank0.log.1", "data/rank0.csv"):
+        (tmp_path / name).write_text("x")
+    sent = OtherFiles(str(tmp_path), logs=True).changes(arrived=True)
+    assert sorted(name for name, _, _ in sent) == ["rank0.log", "rank1.displays"]

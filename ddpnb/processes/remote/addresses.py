@@ -40,14 +40,14 @@ def interface_of(own: str) -> str:
     )
 
 
-class Door:
+class Listener:
     """Listens on all interfaces, and says a word by which those that reach it know that it is this one."""
 
     def __init__(self) -> None:
         self.word = secrets.token_hex(16)
         self._socket = socket.create_server(("", 0), backlog=64)
         self.port = int(self._socket.getsockname()[1])
-        threading.Thread(target=self._serve, name="ddpnb door", daemon=True).start()
+        threading.Thread(target=self._serve, name="ddpnb listener", daemon=True).start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class Door:
 
 
 def reached(addresses: Sequence[str], port: int, word: str) -> list[list[str]]:
-    """At which of these addresses the door with this word is reached, and from which own address each time."""
+    """At which of these addresses the listener with this word is reached, and from which own address each time."""
     found: list[list[str]] = []
     for address in addresses:
         with contextlib.suppress(OSError), socket.create_connection((address, port), timeout=_TRY_S) as caller:
@@ -84,6 +84,6 @@ def reached(addresses: Sequence[str], port: int, word: str) -> list[list[str]]:
 
 
 def common(found: Sequence[Sequence[Sequence[str]]]) -> str:
-    """The first address at which all hosts reach a door; the loopback before others. Empty: there is none."""
+    """The first address at which all hosts reach a listener; the loopback before others. Empty: there is none."""
     tried = dict.fromkeys([LOOPBACK, *(address for one in found for address, _ in one)])
     return next((address for address in tried if all(any(address == other for other, _ in one) for one in found)), "")
