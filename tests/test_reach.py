@@ -10,8 +10,9 @@ from ddpnb.model.faults import KINDS
 ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
 # It takes a library that is no dependency of ours: see tests/diagnosis/causes/test_refine.py.
 FOREIGN = {"DDP702"}
-# Reached on live ranks by tests/world/test_attach_unrecorded.py and test_never_wrapped.py, and tests/recorder/test_own_ranks.py.
-BY_TESTS = {"DDP318", "DDP417", "DDP707"}
+# Reached on live ranks by tests/world/test_attach_unrecorded.py and test_never_wrapped.py, tests/recorder/test_own_ranks.py,
+# and tests/torture/test_hosts.py.
+BY_TESTS = {"DDP318", "DDP417", "DDP707", "DDP708"}
 
 
 def test_every_row_is_reached():
