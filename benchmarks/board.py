@@ -23,7 +23,7 @@ from benchmarks.face import FLAGS
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
 
-RANKS, CHANGES, TURNS, STEPS = 4, 20, 8, 300
+RANKS, CHANGES, TURNS, STEPS = 4, 20, 4, 300
 MODES = ("alone", "in sight", "hidden")
 LAUNCH = """
 import ddpnb

@@ -17,7 +17,7 @@ from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
 
 PROCESSES, ROUNDS, CALLS = 5, 7, 4000
-TURNS, WARM, STEPS = 4, 120, 150
+TURNS, WARM, STEPS = 3, 110, 110
 
 CALL = """
 import os, statistics, sys, tempfile, time

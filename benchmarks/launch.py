@@ -20,7 +20,7 @@ from benchmarks import ranks
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
 
-ROUNDS, STARTS, RANKS = 5, 15, 4
+ROUNDS, STARTS, RANKS = 5, 8, 4
 GOAL = 0.7
 #: a rank stays until the file ``go`` exists: its memory is read meanwhile
 SCRIPT = """
