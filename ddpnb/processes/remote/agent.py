@@ -26,7 +26,7 @@ from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
 from ddpnb.processes.process_samples import Sampler
-from ddpnb.processes.remote.changes import LOG, PAGED, OtherFiles, PagedFile
+from ddpnb.processes.remote.changes import LOG, OtherFiles, PagedFiles
 from ddpnb.recorder import protocol, shared_files
 
 _ASKED_S = 10.0  # without a look: is the launcher still there?
@@ -60,7 +60,7 @@ class Agent:
         self._ranks: dict[int, subprocess.Popen[bytes]] = {}
         self._starts: dict[int, int] = {}
         self._environments: dict[int, dict[str, str]] = {}
-        self._paged: dict[str, PagedFile] = {}
+        self._paged = PagedFiles(self._memory)
         self._others = [OtherFiles(root) for root in self._roots()]
         self._sampler = Sampler()
         self._serial = 0
@@ -117,13 +117,7 @@ class Agent:
         descendants.end(self._memory, rank, living)
 
     def _paged_changes(self, arrived: bool) -> list[list[Any]]:
-        if self._shared[self._memory]:
-            return []
-        for name in os.listdir(self._memory):
-            if PAGED.fullmatch(name) and name not in self._paged:
-                self._paged[name] = PagedFile(os.path.join(self._memory, name))
-        changes = {name: file.changes(arrived=arrived) for name, file in self._paged.items()}
-        return [[name, change] for name, change in changes.items() if change is not None]
+        return [] if self._shared[self._memory] else self._paged.changes(arrived=arrived)
 
     # -- on the main thread
 
@@ -167,8 +161,7 @@ class Agent:
                 for kind, size in (("box", blackbox.BOX_SIZE), ("samples", samples.FILE_SIZE)):
                     path = os.path.join(self._memory, f"rank{rank}.{kind}")
                     os.close(shared_files.create(path, size))
-                    if os.path.basename(path) in self._paged:
-                        self._paged[os.path.basename(path)].renew()
+                    self._paged.renew(os.path.basename(path))
             own = {name: value for name, value in os.environ.items() if name not in (protocol.AGENT, protocol.PARENT)}
             whole = {**defaults, **own, **environment, protocol.PARENT: str(os.getpid())}
             with open(self._log_of(rank), "ab") as log:

@@ -15,7 +15,7 @@ from typing import Any
 
 PAGE = 4096
 PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines)")
-_NOT_SENT = re.compile(r"fence-.*|.*\.(?:new|part|sock|py)|\..*")
+_NOT_SENT = re.compile(r"fence-.*|rank\d+|elsewhere\.json|.*\.(?:new|part|sock|py|claim|sent)|\..*")
 _GROWING = re.compile(r".*\.(?:log|displays|crash)")
 LOG = re.compile(r"rank\d{1,9}\.(?:log|displays)")
 _LARGEST = 16 << 20  # bytes of one file that are sent
@@ -117,6 +117,27 @@ def _pages(body: bytes, had: bytearray) -> Iterator[tuple[int, bytes]]:
                 yield at // PAGE, page
 
 
+class PagedFiles:
+    """The memory-mapped files of ranks in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._files: dict[str, PagedFile] = {}
+
+    def renew(self, name: str) -> None:
+        """See ``PagedFile.renew``."""
+        if name in self._files:
+            self._files[name].renew()
+
+    def changes(self, *, arrived: bool) -> list[list[Any]]:
+        """``[[name, change], ...]`` of those that have changed: see ``PagedFile.changes``."""
+        for name in os.listdir(self._folder):
+            if PAGED.fullmatch(name) and name not in self._files:
+                self._files[name] = PagedFile(os.path.join(self._folder, name))
+        changes = {name: file.changes(arrived=arrived) for name, file in self._files.items()}
+        return [[name, change] for name, change in changes.items() if change is not None]
+
+
 class OtherFiles:
     """The other files below a folder: logs, endings, descriptions of models.
 
@@ -152,6 +173,10 @@ class OtherFiles:
             found.append([name, sent if grows else -1, packed(data)])
             self._waiting[name] = status.st_ino, (sent if grows else 0) + len(data), status.st_mtime_ns
         return found
+
+    def has(self, name: str) -> bool:
+        """Whether the launcher has this file, as it was at some time."""
+        return name in self._had
 
     def _read(self, name: str, at: int, most: int) -> bytes | None:
         try:

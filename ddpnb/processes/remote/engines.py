@@ -19,8 +19,9 @@ from ddpnb.processes.environment import Port, working_directory
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.outside import Outside
 from ddpnb.processes.process_samples import GONE
+from ddpnb.processes.remote.engine_channel import EngineChannel, LookedReply
 from ddpnb.processes.remote.hosts import Host, Hosts
-from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link, LookedReply
+from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.processes.remote.mirror import Mirror
 from ddpnb.processes.remote.outside import OutsideRemote
 from ddpnb.recorder.protocol import CLOCK
@@ -96,7 +97,7 @@ class RemoteEngines(Engines):
                 if engine is not None:
                     mirror = Mirror(self._memory)
                     mirror.allow(self._folder)
-                    self.links[host] = Link(host, self.client, engine, mirror)
+                    self.links[host] = Link(host, EngineChannel(self.client, engine), mirror)
                     del missing[host]
             if missing and time.monotonic() > deadline:
                 host, pid = next(iter(missing.items()))

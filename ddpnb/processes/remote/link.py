@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import threading
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from ddpnb.errors import WorldError
-from ddpnb.processes.engines.client import Client, Reply
-from ddpnb.processes.engines.replying import in_json
 from ddpnb.processes.process_samples import GONE, ProcessSample
-from ddpnb.processes.remote import agent
+from ddpnb.processes.rank_processes import Answer
 from ddpnb.processes.remote.mirror import Mirror
 
 LATE_S = 1.0  # without a look: nothing is concluded from what is known of the host
@@ -23,23 +22,41 @@ _AGAIN_S = 2.0  # then a request that was not answered is sent again
 _CLOCKS = 5  # looks, by the fastest of which the clocks are compared
 
 
+class Channel(Protocol):
+    """Carries messages to the agent of a host. Those that are lost on the way are sent again by ``Link``."""
+
+    def look(self, have: int, timeout: float) -> dict[str, Any] | None:
+        """The agent's answer to a look (``Agent.look``); None: there was none in time.
+
+        Args:
+            have: the serial number of the last look that has arrived.
+            timeout: seconds.
+
+        Raises:
+            Exception: there will be none any more.
+        """
+        ...
+
+    def request(self, number: int, verb: str, given: list[Any]) -> Answer:
+        """Ask the agent for something (``Agent.answer``)."""
+        ...
+
+
 class Link:
     """Looks at a host again and again, and passes requests to its agent.
 
     Args:
         host: its name.
-        client: of the world.
-        engine: the number of the agent.
+        channel: to its agent.
         mirror: takes the files of its ranks.
     """
 
-    def __init__(self, host: str, client: Client, engine: int, mirror: Mirror) -> None:
+    def __init__(self, host: str, channel: Channel, mirror: Mirror) -> None:
         self.host = host
         self.mirror = mirror
         self.heard_at = time.monotonic()
         self.trouble = ""  # why the files of its ranks cannot be kept here
-        self._client = client
-        self._engine = engine
+        self._channel = channel
         self._serial = 0
         self._known: dict[int, dict[str, Any]] = {}
         self._fastest = math.inf
@@ -66,11 +83,10 @@ class Link:
     def _look(self) -> None:
         sent = time.monotonic_ns()
         try:
-            answers = self._client.control({self._engine: {"verb": "look", "have": self._serial}}, _LOOK_S)
-        except Exception:  # the client is closed
+            answer = self._channel.look(self._serial, _LOOK_S)
+        except Exception:  # the channel is closed
             self._stopping.set()
             return
-        answer = answers.get(self._engine)
         if answer is None or answer.get("status") != "ok":
             return
         arrived = time.monotonic_ns()
@@ -128,6 +144,13 @@ class Link:
         known = self._known.get(rank)
         return known if known is not None and known["start"] == start else None
 
+    def described(self) -> dict[str, Any]:
+        """What the last look has shown of all processes, as a look shows it, without their files."""
+        ranks = {
+            str(key): {**one, "sample": dataclasses.astuple(one["sample"])} for key, one in list(self._known.items())
+        }
+        return {"status": "ok", "serial": 0, "now_ns": time.monotonic_ns(), "ranks": ranks}
+
     # -- requests
 
     def request(self, verb: str, *given: Any, timeout: float = 10.0) -> Any:
@@ -139,7 +162,7 @@ class Link:
         number, deadline = next(self._numbers), time.monotonic() + timeout
         pending: list[Any] = []
         while time.monotonic() < deadline:
-            pending.append(self._client.call(self._engine, in_json, agent.answer, number, verb, list(given)))
+            pending.append(self._channel.request(number, verb, list(given)))
             again = min(deadline, time.monotonic() + _AGAIN_S * len(pending))
             while time.monotonic() < again:
                 for reply in pending:
@@ -161,32 +184,6 @@ class Link:
         self._stopping.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
-
-
-class LookedReply(Reply):
-    """The answer of a rank, which is ready when the files that the rank has written before are here too."""
-
-    def __init__(self, reply: Reply, link: Link) -> None:
-        super().__init__(reply.result)
-        self._link = link
-        self._wanted: int | None = None
-
-    def ready(self) -> bool:
-        if not super().ready():
-            return False
-        if self._wanted is None:
-            self._wanted = self._link.next_look
-        return self._link.has_looked(self._wanted)
-
-    def wait(self, timeout: float | None = None) -> None:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        super().wait(timeout)
-        while not self.ready() and time.monotonic() < deadline:
-            time.sleep(0.005)
-
-    def get(self, timeout: float | None = None) -> Any:
-        self.wait(timeout)
-        return super().get(0)
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ddpnb.errors import WorldError
 from ddpnb.model.recording import Child
@@ -15,17 +15,32 @@ from ddpnb.processes import connections, py_spy
 from ddpnb.processes.outside import Connections, Outside
 from ddpnb.processes.process_samples import ProcessSample
 
-if TYPE_CHECKING:
-    from ddpnb.processes.remote.engines import RemoteEngines
-
 _REQUEST_S = 2.0  # for what a look does not show
 _MOST_S = 10.0  # for the children of a rank
+
+
+class Requests(Protocol):
+    """What leads to the agent of a host: see ``Link.request``."""
+
+    def request(self, verb: str, *given: Any, timeout: float = 10.0) -> Any: ...
+
+
+class OnHosts(Protocol):
+    """Ranks on several hosts: which is where, the links to the agents there, and what these have said last."""
+
+    @property
+    def hosts(self) -> Mapping[int, str] | Sequence[str]: ...
+    @property
+    def links(self) -> Mapping[str, Requests]: ...
+    def silent_hosts(self) -> dict[str, tuple[int, ...]]: ...
+    def state(self, rank: int) -> dict[str, Any] | None: ...
+    def pid(self, rank: int) -> int: ...
 
 
 class OutsideRemote(Outside):
     """Of processes on other hosts. What a host does not say in time is not known: empty."""
 
-    def __init__(self, processes: RemoteEngines) -> None:
+    def __init__(self, processes: OnHosts) -> None:
         self._processes = processes
 
     def samples(self, ranks: Iterable[int]) -> dict[int, ProcessSample]:
@@ -42,10 +57,14 @@ class OutsideRemote(Outside):
         return py_spy.as_children(self._asked(rank, "children", rank, left, timeout=left), idle_s) if left > 0 else ()
 
     def connections(self, ranks: Iterable[int]) -> Connections:
-        found = self._of_hosts("connections", self._by_host(ranks))
+        rows = self.all_connections(ranks)
         hosts = self._processes.hosts
-        rows = {int(rank): rows for answer in found.values() for rank, rows in (answer or {}).items()}
         return connections.among(rows, {rank: hosts[rank] for rank in rows})
+
+    def all_connections(self, ranks: Iterable[int]) -> dict[int, connections.Rows]:
+        """For each rank its TCP connections, wherever they lead."""
+        found = self._of_hosts("connections", self._by_host(ranks))
+        return {int(rank): rows for answer in found.values() for rank, rows in (answer or {}).items()}
 
     def in_transit(self, between: Connections) -> bool:
         asked = {host: {str(rank): between[rank] for rank in mine} for host, mine in self._by_host(between).items()}
