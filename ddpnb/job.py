@@ -13,9 +13,9 @@ from ddpnb.errors import UsageError
 from ddpnb.live import LiveRanks
 from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.jobs.found_job import FoundJob
-from ddpnb.processes.jobs.job_processes import JobProcesses
 from ddpnb.processes.jobs.search import all_jobs, job_of
 from ddpnb.processes.jobs.unrecorded_processes import UnrecordedProcesses, not_recorded
+from ddpnb.processes.remote.job_ranks import attached
 
 
 def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float = PATIENCE) -> Job:
@@ -76,8 +76,8 @@ class Job(LiveRanks):
 
     def __init__(self, found: FoundJob, patience: float) -> None:
         self._found = found
-        processes = JobProcesses(found.folder) if found.recorded else UnrecordedProcesses(found)
-        super().__init__(JobRanks(processes, patience))
+        self._processes = attached(found.folder) if found.recorded else UnrecordedProcesses(found)
+        super().__init__(JobRanks(self._processes, patience))
         if not found.recorded:
             self._breakpoints = self._faults = self._releasing = cast("Any", _NotRecorded(found))
 
@@ -115,6 +115,7 @@ class Job(LiveRanks):
             >>> job.close()
         """
         self._ranks.close()
+        self._processes.close()
 
     def __repr__(self) -> str:
         return f"<Job of {self._ranks.description}: {self.run.outcome}>"

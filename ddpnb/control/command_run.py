@@ -11,20 +11,24 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from ddpnb.control.job_ranks import monitor_job
 from ddpnb.control.plain_run import prepare_logs
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.errors import WorldError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.folder import Folders
-from ddpnb.processes.jobs.command import Command, local_size
+from ddpnb.processes.jobs.command import Command, local_size, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import JobProcesses
 from ddpnb.processes.process_samples import ActivityTracker, sample
 from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.text import printable
+
+if TYPE_CHECKING:
+    from ddpnb.processes.remote.job_hosts import JobHosts
 
 _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
@@ -39,18 +43,19 @@ class GroupWatch:
     """The ranks of one start of a process group: gathered, then monitored.
 
     Args:
-        folder: of the start.
+        processes: of its ranks.
         patience: seconds that a rank may be blocked outside any collective, and that further ranks are waited for.
     """
 
-    def __init__(self, folder: str, patience: float) -> None:
-        self.processes = JobProcesses(folder)
+    def __init__(self, processes: JobProcesses, patience: float) -> None:
+        self.processes = processes
         self.monitor: RunMonitor | None = None
         self._patience = patience
         self._count, self._since = 0, time.monotonic()
 
     def look(self) -> None:
         """Begin to monitor once all ranks of this host are there, or no more have come for some time."""
+        self.processes.tell_elsewhere()
         if self.monitor is not None:
             return
         found, now = self.processes.found(), time.monotonic()
@@ -107,6 +112,10 @@ class CommandRun:
             given = os.environ if environment is None else environment
             recorded = injected(given, self._folders.memory, fence, backend)
             output = subprocess.PIPE if log_dir is not None else None
+            self._hosts = _other_hosts(command, given, self._folders.memory)
+            if self._hosts is not None:
+                recorded |= self._hosts.variables
+                undo.callback(self._leave_hosts)
             given_input = subprocess.DEVNULL if apart else None
             self._copying: threading.Thread | None = None
             if log_dir is not None:
@@ -136,7 +145,9 @@ class CommandRun:
         """Whether the command has ended with all its ranks, or ranks can never continue."""
         status = self._command.status
         for folder in self._command.starts():
-            self._groups.setdefault(folder, GroupWatch(folder, self._patience)).look()
+            if folder not in self._groups:
+                self._groups[folder] = GroupWatch(self._processes_in(folder), self._patience)
+            self._groups[folder].look()
         monitors = self._monitors
         if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
             return True
@@ -151,6 +162,13 @@ class CommandRun:
             self._look_at_others()
             self._hangs = self._apart and self._idle.idle_s > _GIVEN_UP * self._patience and not monitors
         return self._hangs
+
+    def _processes_in(self, folder: str) -> JobProcesses:
+        if self._hosts is None:
+            return JobProcesses(folder)
+        from ddpnb.processes.remote.job_ranks import JobOnHosts
+
+        return JobOnHosts(folder, self._hosts)
 
     @property
     def _monitors(self) -> list[RunMonitor]:
@@ -196,11 +214,24 @@ class CommandRun:
     def wait_for_end(self) -> None:
         """Wait until the command has ended."""
         while self._command.status is None:
+            for group in self._groups.values():
+                group.processes.tell_elsewhere()
             time.sleep(_TICK_S)
 
+    @property
+    def _ends_all(self) -> bool:
+        """Whether what the command has started ends now; else what it has left running is meant to."""
+        return self.status is None or self._apart
+
     def _end_command(self) -> None:
-        if self.status is None or self._apart:  # else what it has left running is meant to
+        if self._ends_all:
+            if self._hosts is not None:
+                self._hosts.forget()
             self._command.end()
+
+    def _leave_hosts(self) -> None:
+        assert self._hosts is not None
+        self._hosts.close(end=self._ends_all)
 
     def close(self) -> None:
         """End the command if it still runs, and remove the files."""
@@ -245,6 +276,19 @@ class CommandRun:
         if self.status:
             return 128 - self.status if self.status < 0 else self.status
         return run.exit_status if run is not None else 0
+
+
+def _other_hosts(command: Sequence[str], environment: Mapping[str, str], folder: str) -> JobHosts | None:
+    """What the agents of other hosts connect to, if the command may start ranks there and they can."""
+    if not may_leave_host(command, environment):
+        return None
+    from ddpnb.processes.remote.job_hosts import JobHosts
+
+    try:
+        return JobHosts(folder)
+    except WorldError as error:
+        _say(f"ranks on other hosts are not watched: {error}")
+        return None
 
 
 def _say(text: str) -> None:

@@ -125,6 +125,10 @@ def start(rank: int, size: int, address: str) -> None:
     try:
         from ddpnb.recorder.loading import without_collection
 
+        if not _folder and protocol.HOSTS in os.environ:
+            from ddpnb.inject import other_host
+
+            other_host.join()
         folder = _folder or protocol.claim(protocol.job_folder(os.environ), address, rank)
         _end_watch(folder, rank)
         with without_collection():

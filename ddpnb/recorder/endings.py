@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from ddpnb.recorder.clock import now_ns
 
 _TICK_S = 0.02
+_KNOWN_S = 1.0  # for a launcher on another host to learn how this process ends
 
 
 class Endings:
@@ -42,6 +43,8 @@ class Endings:
         self.at_end: Callable[[dict[str, Any]], None] | None = None
         #: whether another rank may still wait for this one, whose connections end with the process
         self.is_needed: Callable[[], bool] = lambda: False
+        #: whether the launcher knows the ending: with the last rank of a host, a scheduler ends what would tell it
+        self.is_known: Callable[[], bool] = lambda: True
 
     def install(self) -> None:
         """From now on the end of this process is recorded."""
@@ -151,6 +154,9 @@ class Endings:
         self._written = True
         with suppress(KeyboardInterrupt):
             while stays and self.is_needed():
+                time.sleep(_TICK_S)
+            deadline = time.monotonic() + _KNOWN_S
+            while not self.is_known() and time.monotonic() < deadline:
                 time.sleep(_TICK_S)
 
     def _write(self) -> None:

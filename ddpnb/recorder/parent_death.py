@@ -22,10 +22,19 @@ def bind_to_parent(forked_by: int = 0) -> None:
     """
     if sys.platform != "linux":
         return
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
-    prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = int(os.environ.get(PARENT, "0"))
     if parent:
-        prctl(_PR_SET_PTRACER, parent, 0, 0, 0)
+        let_look_inside(parent)
         if os.getppid() != (forked_by or parent):  # it died before we asked
             os._exit(1)
+
+
+def let_look_inside(pid: int) -> None:
+    """Let a process, and the py-spy that it starts, read the memory of this one. Linux only."""
+    if sys.platform == "linux":
+        _prctl(_PR_SET_PTRACER, pid)
+
+
+def _prctl(option: int, value: int) -> None:
+    ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)

@@ -60,6 +60,9 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
         Heartbeat(recorder.box, recorder.control.answer, os.path.join(folder, f"rank{rank}.stacks.json")).start()
     else:
         endings.is_needed = lambda: _is_needed(folder, rank)
+        if os.environ.get(protocol.HOSTS) and os.environ[protocol.JOB] != os.environ[protocol.FOLDER]:
+            sent = os.path.join(folder, f"rank{rank}.sent")
+            endings.is_known = lambda: os.path.exists(sent) or not os.path.isdir(folder)
         SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
     current = recorder
     _introduce(folder, rank, size, address)
@@ -121,18 +124,25 @@ def _is_needed(folder: str, rank: int) -> bool:
     """
     if not dist.is_initialized() or not protocol.lives(os.environ.get(protocol.PARENT, "")):
         return False
-    names = set(os.listdir(folder))
+    if protocol.elsewhere(folder):
+        return True
+    try:
+        names, here = set(os.listdir(folder)), protocol.place()
+    except OSError:  # the launcher has ended the job
+        return False
     others = [name.removesuffix(".json") for name in names if _IDENTITY.fullmatch(name)]
     return any(
-        f"{other}.end.json" not in names and protocol.lives(_pid_of(folder, other))
+        f"{other}.end.json" not in names and protocol.lives(_pid_of(folder, other, here))
         for other in others
         if other != f"rank{rank}"
     )
 
 
-def _pid_of(folder: str, rank: str) -> str:
+def _pid_of(folder: str, rank: str, place: str) -> str:
+    """Its process ID; empty if that means nothing at this place, or there is no such rank."""
     try:
         with open(os.path.join(folder, f"{rank}.json")) as file:
-            return str(json.load(file)["pid"])
+            who = json.load(file)
+        return str(who["pid"]) if who["place"] == place[:400] else ""
     except (OSError, ValueError, LookupError):
         return ""

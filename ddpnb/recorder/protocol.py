@@ -8,17 +8,24 @@ the address of its store; ranks that ddpnb itself has started use the folder of 
 ``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what faulthandler wrote) and ``rank0.sock`` (its control
 channel).
 
+On another host than its launcher a job has a folder of its own (``inject.other_host``), which an agent there makes and
+reads; it has ``joined-PID`` for each process that uses it, and is removed when the launcher knows how all have ended. A
+start then also has ``elsewhere.json`` (which ranks live on other hosts), and ``rank0.sent`` once the launcher knows how that
+rank ended.
+
 Of a job that is only recorded (``DDPNB_RECORD``), ranks may run on several hosts that share the folder of the job: each
 host has a folder of its own in it, with those of the starts. There a rank also has ``rank0.stacks.json`` (``heartbeat``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
@@ -36,6 +43,7 @@ AGENT = "DDPNB_AGENT"  # of the process that acts for a launcher on another host
 CLOCK = "DDPNB_CLOCK_NS"  # what a rank adds to its monotonic clock, which gives that of its launcher's host
 LINES = "DDPNB_LINES"  # 0: which lines run is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
+HOSTS = "DDPNB_HOSTS"  # how ranks on other hosts reach the launcher that watches them: see ``inject.other_host``
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 FORK = "DDPNB_FORK"  # the default of the argument fork of launch()
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
@@ -47,6 +55,7 @@ ENVIRONMENT = (
 LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket
 _STARTS = 1000  # of process groups at one address
 _CLAIM = ".claim"
+JOINED = "joined-"
 _TOGETHER_S = 10.0  # within which the ranks of one start become ranks
 
 
@@ -108,14 +117,19 @@ def place() -> str:
 
     Without /proc it is the host alone.
     """
-    found = [host()]
+    found = [host(), boot()]
+    with contextlib.suppress(OSError):
+        found.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(filter(None, found))
+
+
+def boot() -> str:
+    """What the kernel of this host calls the time since it was started; empty without /proc."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
-            found.append(file.read(64).strip())
-        found.append(os.readlink("/proc/self/ns/pid"))
+            return file.read(64).strip()
     except OSError:
-        pass
-    return " ".join(found)
+        return ""
 
 
 def job_folder(environment: Mapping[str, str]) -> str:
@@ -169,11 +183,31 @@ def started(pid: int | str) -> int:
 
 def lives(pid: str) -> bool:
     """Whether there is a process with this number that has not ended."""
+    if not pid:
+        return False
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2][:1] not in b"ZX"
     except OSError:
         return False
+
+
+def write_elsewhere(folder: str, ranks: Sequence[int]) -> None:
+    """Note for the ranks of a start on this host which of its ranks live on other hosts."""
+    path = os.path.join(folder, "elsewhere.json")
+    with contextlib.suppress(OSError):
+        with open(f"{path}.part", "w") as file:
+            json.dump(list(ranks), file)
+        os.replace(f"{path}.part", path)
+
+
+def elsewhere(folder: str) -> list[int]:
+    """The ranks of a start that live on other hosts, as far as that is known here."""
+    try:
+        with open(os.path.join(folder, "elsewhere.json")) as file:
+            return list(json.load(file))
+    except (OSError, ValueError):
+        return []
 
 
 class within:  # noqa: N801 (used like a function)

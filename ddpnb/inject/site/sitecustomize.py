@@ -10,7 +10,7 @@ import sys
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(_HERE)))
-_JOB, _RECORD = "DDPNB_JOB", "DDPNB_RECORD"
+_JOB, _RECORD, _HOSTS = "DDPNB_JOB", "DDPNB_RECORD", "DDPNB_HOSTS"
 
 
 class _Finder:
@@ -102,7 +102,7 @@ def _next_sitecustomize():
 
 
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or os.curdir) != _HERE]
-if os.path.isdir(os.environ.get(_JOB, "")) or _RECORD in os.environ:  # which each host makes for itself
+if os.path.isdir(os.environ.get(_JOB, "")) or _RECORD in os.environ or _HOSTS in os.environ:  # each host makes its own
     if sys.version_info < (3, 11):
         _refuse("Python %d.%d is too old: the recorder needs 3.11 or later." % sys.version_info[:2])
     else:

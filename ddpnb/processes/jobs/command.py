@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,16 @@ _TERM_S = 5.0  # that a command has to end after SIGTERM
 _KILL_S = 20.0
 _REFUSED = "refused-"
 _IGNORING = "EIS"  # options of Python that ignore PYTHONPATH or sitecustomize
+
+# Commands that start processes on other hosts, at any place in the command that is run.
+_STARTERS = frozenset(
+    {
+        "srun", "mpiexec", "mpirun", "mpiexec.hydra", "orterun", "prun", "prterun", "jsrun", "aprun", "flux", "ibrun",
+        "ssh", "pdsh", "clush", "horovodrun", "deepspeed",
+    }
+)  # fmt: skip
+_NODES = ("SLURM_JOB_NUM_NODES", "SLURM_NNODES", "PBS_NUM_NODES")  # of the allocation in which this process runs
+_WORD = re.compile(r"[^\s;&|()'\"`$]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +180,15 @@ def _command_of(process: psutil.Process) -> str:
 def local_size(processes: JobProcesses) -> int:
     """How many ranks of this process group are expected on this host."""
     return max((known.local_size or known.size for known in processes.found().values()), default=0)
+
+
+def may_leave_host(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether a command may start ranks on other hosts than this one.
+
+    Args:
+        command: program and arguments, which may be a line for a shell.
+        environment: in which it runs.
+    """
+    words = (os.path.basename(word) for part in command for word in _WORD.findall(part))
+    several = any(environment.get(name, "").isdecimal() and int(environment[name]) > 1 for name in _NODES)
+    return several or any(word in _STARTERS for word in words)

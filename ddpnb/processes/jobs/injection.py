@@ -35,4 +35,5 @@ def injected(
         given[protocol.RECORD] = "1"
     if backend:
         given[protocol.BACKEND] = backend
-    return {**{name: value for name, value in environment.items() if name != protocol.RECORD}, **given}
+    kept = {name: value for name, value in environment.items() if name not in (protocol.RECORD, protocol.HOSTS)}
+    return {**kept, **given}

@@ -38,6 +38,7 @@ class Identity:
     start: str = ""  # of its process group, as its folder was named
     clock: tuple[int, int] = (0, 0)  # its host's monotonic clock and the time since the epoch, at one moment
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
+    place: str = ""  # see ``protocol.place``
 
 
 def identity(folder: str, rank: int) -> Identity | None:
@@ -60,6 +61,7 @@ def identity(folder: str, rank: int) -> Identity | None:
             given_name(told["start"]),
             (int(told["clock"][0]), int(told["clock"][1])),
             str(told.get("visible_devices", "")),
+            str(told["place"]),
         )
     except (OSError, *UNDECODABLE):
         return None
@@ -68,6 +70,11 @@ def identity(folder: str, rank: int) -> Identity | None:
 def job_endings(folder: str, ranks: Iterable[int]) -> dict[int, str]:
     """For each rank the file that says how its program ended."""
     return {rank: os.path.join(folder, f"rank{rank}.end.json") for rank in ranks}
+
+
+def ended(folder: str, rank: int) -> bool:
+    """Whether the rank has said how it ended: its process ends too, or waits for others."""
+    return os.path.exists(os.path.join(folder, f"rank{rank}.end.json"))
 
 
 class JobProcesses(RankProcesses):
@@ -104,6 +111,9 @@ class JobProcesses(RankProcesses):
             for rank in sorted(ranks)
             if rank.isdecimal() and (known := self.identity(int(rank))) is not None
         }
+
+    def tell_elsewhere(self) -> None:
+        """Let the ranks of each host know which ranks live on others; here all are on one."""
 
     # -- state
 
@@ -196,6 +206,9 @@ class JobProcesses(RankProcesses):
 
     def stop(self) -> None:
         """Leave the ranks alone: they are not ours."""
+
+    def close(self) -> None:
+        """Use them no more from here; they are left alone."""
 
 
 def _not_ours() -> WorldError:

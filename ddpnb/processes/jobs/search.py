@@ -10,8 +10,9 @@ import psutil
 from ddpnb.errors import UsageError
 from ddpnb.processes.folder import places
 from ddpnb.processes.jobs.found_job import FoundJob
-from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.processes.jobs.job_processes import Identity, JobProcesses, ended
 from ddpnb.processes.jobs.unrecorded import unrecorded_jobs, unrecorded_jobs_of
+from ddpnb.processes.remote.job_messages import way_to
 from ddpnb.recorder import protocol
 
 _HINT = "ddpnb attach lists the jobs that run here."
@@ -26,10 +27,15 @@ def found_in(folder: str) -> list[FoundJob]:
             *sorted(entry.path for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)),
         ]:
             processes = JobProcesses(path)
-            known: dict[int, Identity] = {r: who for r, who in processes.found().items() if processes.alive(r)}
+            followed = way_to(os.path.dirname(path)) is not None  # its ranks on other hosts, by the launcher
+            known: dict[int, Identity] = {
+                rank: who
+                for rank, who in processes.found().items()
+                if processes.alive(rank) or (followed and not who.here and not ended(path, rank))
+            }
             if known:
                 first = known[min(known)]
-                pids = {rank: who.pid for rank, who in known.items()}
+                pids = {rank: who.pid if who.here else 0 for rank, who in known.items()}
                 jobs.append(FoundJob(path, pids, first.size, first.command, first.directory))
     return jobs
 

@@ -1,0 +1,237 @@
+"""The ranks of a start of a process group on several hosts, as the launcher of the job sees them."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from ddpnb.errors import WorldError
+from ddpnb.model import phrases
+from ddpnb.model.ending import UNKNOWN_SIGNAL
+from ddpnb.model.recording import Child
+from ddpnb.model.stacks import Stack
+from ddpnb.processes import connections, py_spy
+from ddpnb.processes.jobs.job_processes import JobProcesses, ended
+from ddpnb.processes.outside import Connections, Outside, OutsideHere
+from ddpnb.processes.process_samples import GONE, STOPPED, ProcessSample
+from ddpnb.processes.remote.job_channel import LinkOfStart
+from ddpnb.processes.remote.job_messages import way_to
+from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
+from ddpnb.processes.remote.outside import OutsideRemote
+from ddpnb.recorder import protocol
+
+_MORE_S = 1.0  # for an answer of ranks to come back from their host
+
+
+class OtherHosts(Protocol):
+    """The hosts of a job: ``JobHosts``, or ``AttachedHosts`` in another process."""
+
+    links: dict[str, Link]
+
+    def name_of(self, place: str) -> str: ...
+    def leave(self) -> None: ...
+    def tell_elsewhere(self, start: str, living: Mapping[str, list[int]]) -> None: ...
+
+
+class JobOnHosts(JobProcesses):
+    """Ranks on this host, and on those of which an agent has connected.
+
+    Args:
+        folder: of their process group.
+        hosts: of the job.
+    """
+
+    def __init__(self, folder: str, hosts: OtherHosts) -> None:
+        super().__init__(folder)
+        self._hosts = hosts
+        self._start = os.path.basename(folder)
+        self._links: dict[str, LinkOfStart] = {}
+        self._seen: dict[int, dict[str, Any]] = {}
+        self._living: dict[str, list[int]] = {}
+
+    def close(self) -> None:
+        self._hosts.leave()
+
+    # -- which rank is where
+
+    def host_of(self, rank: int) -> str:
+        """The name of the rank's host; empty for this one, and where that is not known."""
+        known = self.identity(rank)
+        return self._hosts.name_of(known.place) if known is not None and not known.here else ""
+
+    @property
+    def hosts(self) -> dict[int, str]:
+        """The hosts of the ranks that are not on this one."""
+        return {rank: name for rank in self._known if (name := self.host_of(rank))}
+
+    @property
+    def links(self) -> dict[str, LinkOfStart]:
+        """Those to the other hosts."""
+        for name, link in list(self._hosts.links.items()):
+            if name not in self._links or self._links[name].link is not link:
+                self._links[name] = LinkOfStart(link, self._start)
+        return self._links
+
+    def state(self, rank: int) -> dict[str, Any] | None:
+        """What the last look at the rank's host has shown of its process."""
+        link = self._hosts.links.get(self.host_of(rank))
+        state = link.state(self.pid(rank), 0) if link is not None else None
+        if state is not None:
+            self._seen[rank] = state
+        elif rank in self._seen and ended(self.folder, rank):  # another agent is there now
+            status = self._seen[rank]["exit"]
+            self._seen[rank] = {**self._seen[rank], "exit": UNKNOWN_SIGNAL if status is None else status}
+        return self._seen.get(rank)
+
+    def tell_elsewhere(self) -> None:
+        """Let the ranks of each host know which ranks live on others: they stay until these have ended."""
+        living: dict[str, list[int]] = {}
+        for rank in self.found():
+            if not ended(self.folder, rank) and self.alive(rank):
+                living.setdefault(self.host_of(rank), []).append(rank)
+        if living != self._living:
+            self._living = living
+            self._hosts.tell_elsewhere(self._start, living)
+            protocol.write_elsewhere(
+                self.folder, sorted(rank for name, ranks in living.items() if name for rank in ranks)
+            )
+
+    # -- state
+
+    def alive(self, rank: int) -> bool:
+        if not self.host_of(rank):
+            return super().alive(rank)
+        state = self.state(rank)
+        return state is None or (state["exit"] is None and state["sample"].status != GONE)
+
+    def stopped(self, rank: int) -> bool:
+        if not self.host_of(rank):
+            return super().stopped(rank)
+        state = self.state(rank)
+        return state is not None and state["sample"].status in STOPPED
+
+    def exit_status(self, rank: int) -> int | None:
+        name = self.host_of(rank)
+        if not name:
+            return super().exit_status(rank)
+        state = self.state(rank)
+        status = state["exit"] if state is not None else None
+        if status is None and self._is_late(name) and ended(self.folder, rank):
+            return UNKNOWN_SIGNAL  # a scheduler ends the agent with the last rank of its host
+        return status
+
+    def _is_late(self, name: str) -> bool:
+        return self._hosts.links[name].silent_s > LATE_S
+
+    def outside(self) -> Outside:
+        return OutsideOnHosts(self)
+
+    def silent_hosts(self) -> dict[str, tuple[int, ...]]:
+        late: dict[str, list[int]] = {}
+        for rank, name in self.hosts.items():
+            if self._is_late(name) and self.exit_status(rank) is None:
+                late.setdefault(name, []).append(rank)
+        return {name: tuple(ranks) for name, ranks in late.items()}
+
+    def check_heard(self, ranks: Iterable[int]) -> None:
+        asked, hosts = set(ranks), self.hosts
+        for name, late in self.silent_hosts().items():
+            mine = [rank for rank in late if rank in asked]
+            link = self._hosts.links[name]
+            if mine and link.silent_s > SILENT_S:
+                raise WorldError(
+                    f"nothing is heard from host {name} ({phrases.ranks([r for r in hosts if hosts[r] == name])}) for "
+                    f"{link.silent_s:.0f} s.",
+                    "Is the network between the hosts up?",
+                )
+
+    # -- requests
+
+    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        by_host: dict[str, dict[int, Mapping[str, Any]]] = {}
+        for rank, request in requests.items():
+            by_host.setdefault(self.host_of(rank), {})[rank] = request
+        here = by_host.pop("", {})
+        asked = {name: mine for name, mine in by_host.items() if not self._is_late(name)}
+        if not asked:
+            return super().ask_each(here, timeout) if here else {}
+        with ThreadPoolExecutor(len(asked)) as pool:
+            pending = [pool.submit(self._ask_host, name, mine, timeout) for name, mine in asked.items()]
+            answers = super().ask_each(here, timeout) if here else {}
+            for one in pending:
+                answers |= one.result()
+        return {rank: answers[rank] for rank in requests if rank in answers}
+
+    def _ask_host(self, name: str, requests: Mapping[int, Any], timeout: float) -> dict[int, dict[str, Any]]:
+        try:
+            told = self.links[name].request("ask", requests, timeout, timeout=timeout + _MORE_S)
+        except WorldError:
+            return {}
+        self._hosts.links[name].look_anew(LATE_S)  # what is read of their files is not older than the answers
+        return {int(rank): answer for rank, answer in told.items() if isinstance(answer, dict)}
+
+
+def attached(folder: str) -> JobProcesses:
+    """The ranks of a start for a process that attaches to their job.
+
+    Args:
+        folder: of the start.
+
+    Raises:
+        WorldError: ranks run on other hosts, and the launcher, which asks them, does not answer.
+    """
+    job = os.path.dirname(folder)
+    way = way_to(job)
+    if way is None:
+        return JobProcesses(folder)
+    from ddpnb.processes.remote.job_attached import AttachedHosts
+
+    return JobOnHosts(folder, AttachedHosts(job, way))
+
+
+class OutsideOnHosts(Outside):
+    """Of processes on this host and on others."""
+
+    def __init__(self, processes: JobOnHosts) -> None:
+        self._processes = processes
+        self._here, self._there = OutsideHere(processes), OutsideRemote(processes)
+
+    def _of(self, rank: int) -> Outside:
+        return self._there if self._processes.host_of(rank) else self._here
+
+    def _parted(self, ranks: Iterable[int]) -> tuple[list[int], list[int]]:
+        """Those on this host, and those on others."""
+        given = list(ranks)
+        there = [rank for rank in given if self._processes.host_of(rank)]
+        return [rank for rank in given if rank not in there], there
+
+    def samples(self, ranks: Iterable[int]) -> dict[int, ProcessSample]:
+        here, there = self._parted(ranks)
+        return (self._here.samples(here) if here else {}) | (self._there.samples(there) if there else {})
+
+    def stacks(self, rank: int, timeout: float = py_spy.TIMEOUT_S) -> tuple[Stack, ...]:
+        return self._of(rank).stacks(rank, timeout)
+
+    def children(self, rank: int, idle_s: float, end: float = math.inf) -> tuple[Child, ...]:
+        return self._of(rank).children(rank, idle_s, end)
+
+    def connections(self, ranks: Iterable[int]) -> Connections:
+        here, there = self._parted(ranks)
+        pids = {rank: self._processes.pid(rank) for rank in here}
+        own = connections.of(pids.values())
+        rows = {rank: own[pid] for rank, pid in pids.items() if pid in own} | self._there.all_connections(there)
+        return connections.among(rows, {rank: self._processes.host_of(rank) for rank in rows})
+
+    def in_transit(self, between: Connections) -> bool:
+        here, there = self._parted(between)
+        return any(
+            view.in_transit({rank: between[rank] for rank in ranks})
+            for view, ranks in ((self._here, here), (self._there, there))
+            if ranks
+        )
+
+    def usage(self, rank: int) -> dict[str, Any]:
+        return self._of(rank).usage(rank)
