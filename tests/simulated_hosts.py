@@ -197,6 +197,7 @@ class Network:
         return f"{self._prefix}.1"
 
     def _start_switch(self, link: str) -> None:
+        self.link = link  # the launcher's interface
         switch = subprocess.Popen([*WITH_PARENT, "unshare", "--net", "sleep", "inf"], start_new_session=True)
         self._stack.callback(end, switch)
         here = os.readlink("/proc/self/ns/net")
