@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.recorder import parent_death, protocol
+from ddpnb.recorder import clock, parent_death, protocol
 
 START_S = 15.0  # for the agent to say whether it has reached the launcher
 _TICK_S = 0.01
@@ -74,6 +74,7 @@ def join() -> None:
         protocol.PARENT: str(agent["pid"]),
         protocol.CLOCK: str(agent["ahead_ns"]),
     }
+    clock.set_ahead_ns(agent["ahead_ns"])  # a script that imports ddpnb first has imported it
     parent_death.let_look_inside(agent["pid"])
 
 
@@ -168,8 +169,10 @@ def _start(way: Mapping[str, Any], job: str, folder: str) -> dict[str, Any]:
 def _line(fd: int) -> bytes | None:
     """What comes on a pipe until it is closed; None: it is not in time."""
     text, deadline = b"", time.monotonic() + START_S
+    ready = select.poll()
+    ready.register(fd, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:
-        if select.select([fd], [], [], left)[0]:
+        if ready.poll(left * 1000):
             part = os.read(fd, 4096)
             if not part:
                 return text

@@ -1,7 +1,7 @@
 """The clock of a recording: the monotonic clock of the launcher's host, on whichever host a rank runs.
 
 Monotonic clocks of two hosts begin anywhere. A rank on another host than its launcher finds in its environment
-(``protocol.CLOCK``) what must be added to its own.
+(``protocol.CLOCK``) what must be added to its own, or learns it when it becomes a rank (``inject.other_host``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from time import monotonic_ns  # a script may replace that of the module
 
-from ddpnb.recorder.protocol import CLOCK
+from ddpnb.recorder.protocol import CLOCK, HOSTS
 
 
 def _ahead_ns() -> int:
@@ -22,7 +22,7 @@ def _ahead_ns() -> int:
 
 _AHEAD_NS = _ahead_ns()
 
-if _AHEAD_NS:
+if _AHEAD_NS or os.environ.get(HOSTS):
 
     def now_ns() -> int:
         """Nanoseconds of the launcher's monotonic clock."""
@@ -30,6 +30,12 @@ if _AHEAD_NS:
 
 else:
     now_ns = monotonic_ns  # the usual case costs nothing
+
+
+def set_ahead_ns(ns: int) -> None:
+    """What is added to the clock of this host, in a process whose launcher may be on another one."""
+    global _AHEAD_NS
+    _AHEAD_NS = ns
 
 
 def of_launcher_ns(ns: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from ddpnb.inject import other_host
 from ddpnb.processes.remote.job_hosts import JobHosts
-from ddpnb.recorder import protocol
+from ddpnb.recorder import clock, protocol
 
 
 @pytest.fixture
@@ -34,7 +34,8 @@ def away(monkeypatch, tmp_path, job):
         monkeypatch.setenv(protocol.HOSTS, other_host.packed({**way, **here, **go.more}))
 
     go.more = {}
-    return go
+    yield go
+    clock.set_ahead_ns(0)
 
 
 def way_of(hosts):

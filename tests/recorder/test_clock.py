@@ -26,6 +26,20 @@ def test_a_rank_dates_by_the_clock_of_its_launcher(value, ahead):
     assert abs(int(done.stdout) - ahead) < 1e9
 
 
+def test_a_process_learns_late_that_its_launcher_is_on_another_host():
+    """Modules that have imported the clock before then use it as it is now."""
+    code = f"from ddpnb.recorder.clock import now_ns, set_ahead_ns; set_ahead_ns(3600 * 10**9); {SHOW}; print(now_ns())"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "DDPNB_HOSTS": "x"},
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    ahead, now = map(int, done.stdout.split())
+    assert abs(ahead - 3600e9) < 1e9 and abs(now - time.monotonic_ns() - 3600e9) < 60e9
+
+
 def test_without_another_host_it_is_the_clock_itself():
     from ddpnb.recorder import clock
 
