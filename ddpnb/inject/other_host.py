@@ -132,6 +132,7 @@ def _start(way: Mapping[str, Any], job: str, folder: str) -> dict[str, Any]:
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("DDPNB_") and name != "RANK"},
+        protocol.AGENT: protocol.host(),
         "PYTHONPATH": os.pathsep.join(
             path for path in paths if not path.endswith(os.path.join("ddpnb", "inject", "site"))
         ),

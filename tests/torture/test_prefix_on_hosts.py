@@ -182,7 +182,9 @@ def test_a_rank_of_the_second_host_is_stopped(cluster):
     assert status == 3, said
     only(verdict, "DDP314", [3])
     recording = ddpnb.load(cluster.folder / "stop.ddpnb")
-    assert all(recording.ranks[rank].stacks for rank in range(4))  # that of the stopped one by py-spy, on its host
+    known = {rank: bool(record.stacks) or record.ending is not None for rank, record in recording.ranks.items()}
+    assert known == dict.fromkeys(range(4), True)
+    assert recording.ranks[3].stacks  # by py-spy, on its host
 
 
 def test_events_of_both_hosts_are_in_order_on_one_clock(cluster):
@@ -293,4 +295,4 @@ def test_hosts_that_do_not_reach_the_launcher_only_record(cluster):
         [sys.executable, "-m", "ddpnb", "diagnose", folder], capture_output=True, text=True, timeout=60, check=False,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    assert done.returncode == 0 and "4 ranks" in done.stdout + done.stderr, done.stdout + done.stderr
+    assert done.returncode == 0 and "completed on all ranks" in done.stderr, done.stderr

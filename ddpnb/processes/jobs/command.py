@@ -155,6 +155,8 @@ def _why_not(process: psutil.Process) -> str:
     """Why a process that has torch loaded cannot become a rank; empty if it can, or is not Python."""
     try:
         arguments, environment = process.cmdline(), process.environ()
+        if protocol.AGENT in environment:  # it is ours
+            return ""
         if not arguments or "python" not in os.path.basename(arguments[0]):
             return ""
         options = [part for part in arguments[1:4] if part.startswith("-") and not part.startswith("--")]
