@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,10 +127,19 @@ class Breakpoints:
             self._ranks.send(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
             self._restore_timeouts()
 
-    def hand_over(self, ranks: Sequence[int]) -> dict[int, list[tuple[Any, bool]]]:
-        """The holds for each of these ranks, which apply them with their next request."""
+    def hand_over(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """The holds for each of these ranks, which apply them with their next request.
+
+        ``unhurried``: any rank is held or may be, so that time-outs are suspended on all.
+        """
+        others = [rank for rank in self._ranks.busy() if rank not in ranks]
+        unhurried = bool(self._armed) or _in_force(self._ranks.ask(others, {"verb": "gate"}))
         orders = {
-            rank: [(one.hold.to_json(), keep) for one, keep in self._armed if rank in one.ranks] for rank in ranks
+            rank: {
+                "holds": [(one.hold.to_json(), keep) for one, keep in self._armed if rank in one.ranks],
+                "unhurried": unhurried,
+            }
+            for rank in ranks
         }
         self._drop_ended()
         return orders
@@ -150,9 +159,7 @@ class Breakpoints:
             unresponsive: ranks that need not be asked.
         """
         gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], {"verb": "gate"})
-        armed = any(gate.get("holds") or gate.get("pause") for gate in gates.values())
-        held = any(gate.get("held") for gate in gates.values())
-        if not self._armed and not armed and not held:
+        if not self._armed and not _in_force(gates):
             self._ranks.ask(list(gates), {"verb": "hurry"})
 
     def _held_ranks(self, ranks: int | Iterable[int] | None, states: Iterable[RankStatus]) -> tuple[int, ...]:
@@ -202,3 +209,8 @@ class Breakpoints:
                 return WorldStatus(tuple(shown.values()))
             time.sleep(tick)
             tick = min(_SLOWEST_TICK_S, tick * 1.05)
+
+
+def _in_force(gates: Mapping[int, Mapping[str, Any]]) -> bool:
+    """Whether a hold is armed on one of these ranks, or one is held."""
+    return any(gate.get("holds") or gate.get("pause") or gate.get("held") for gate in gates.values())

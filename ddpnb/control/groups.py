@@ -74,10 +74,12 @@ class Groups:
             order = {"run": number, "fence": self._fence, "backend": shared.backend, "timeout": timeout}
             if like is not None:
                 order |= {"backend": like.backend, "timeout": like.timeout_s or timeout, "renews": True}
-            armed: dict[int, dict[str, Any]] = {rank: {"holds": [], "faults": []} for rank in everybody}
+            armed: dict[int, dict[str, Any]] = {
+                rank: {"holds": [], "unhurried": False, "faults": []} for rank in everybody
+            }
             if like is None:  # else what is armed is for the run that follows
                 holds, faults = self._breakpoints.hand_over(everybody), self._faults.hand_over(everybody)
-                armed = {rank: {"holds": holds[rank], "faults": faults[rank]} for rank in everybody}
+                armed = {rank: holds[rank] | {"faults": faults[rank]} for rank in everybody}
 
             def begin(rank: int) -> Any:
                 return shared.processes.call(rank, protocol.start_up, order | armed[rank])

@@ -145,7 +145,7 @@ class Runs:
         orders: dict[int, dict[str, Any]] = {}
         for rank in ranks:
             environment = {**order.get("environment", {}), "MASTER_PORT": str(port), **self._faults.variables(rank)}
-            orders[rank] = order | {"holds": holds[rank], "faults": faults[rank], "environment": environment}
+            orders[rank] = order | holds[rank] | {"faults": faults[rank], "environment": environment}
         monitor.start(orders, payload, protocol.run)
         self._faults.run_started()
         return shared.begun(monitor)
@@ -173,7 +173,7 @@ class Runs:
                 protocol.FOLDER: folder,
                 **self._faults.variables(rank),
             }
-            armed = json.dumps({"holds": holds[rank], "faults": faults[rank]})
+            armed = json.dumps(holds[rank] | {"faults": faults[rank]})
             environments[rank] = {name: value for name, value in changed.items() if value is not None} | {
                 protocol.ARMED: armed
             }

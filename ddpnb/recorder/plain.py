@@ -48,7 +48,7 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     recorder.begin_run(number, os.environ.get(protocol.FENCE, "raise"))
     recorder.door.release.always_inside()
     armed = json.loads(os.environ.pop(protocol.ARMED, "{}"))
-    recorder.arm(number, armed.get("holds", ()), armed.get("faults", ()))
+    recorder.arm(number, armed.get("holds", ()), armed.get("faults", ()), unhurried=armed.get("unhurried", False))
     recorder.box.set_run(number, RUN_ACTIVE)
     checkpoints.record_in(recorder.box)
     recorder.phases.environment()

@@ -92,7 +92,7 @@ class Rank(Recorder):
         if not shares:
             self._settings.restore()
         self.begin_run(order["run"], order["fence"], keep=kept)
-        self.arm(order["run"], order["holds"], order["faults"])
+        self.arm(order["run"], order["holds"], order["faults"], unhurried=order["unhurried"])
         self.box.set_run(order["run"], RUN_ACTIVE)
         checkpoints.new_run()
         path: list[str] = []
@@ -154,7 +154,7 @@ class Rank(Recorder):
         if "step" not in order:
             self.clean()
             self.door.new_run(order["run"], order["fence"])
-            self.arm(order["run"], order["holds"], order["faults"])
+            self.arm(order["run"], order["holds"], order["faults"], unhurried=order["unhurried"])
             self.box.set_run(order["run"], RUN_ACTIVE)
             checkpoints.new_run()
             self.phases.renewed = bool(order.get("renews"))

@@ -83,9 +83,13 @@ class Recorder:
         self.replicas.begin(number)
         self.lines.begin(number)
 
-    def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any]) -> None:
-        """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed."""
+    def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any], *, unhurried: bool) -> None:
+        """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed.
+
+        ``unhurried``: time-outs are suspended, since this or another rank is held or may be.
+        """
         self.door.gate.end_of_run()
+        self.door.groups.unhurried(unhurried)
         self.faults.forget()
         for hold, keep in holds:
             self.door.gate.hold(Hold.from_json(hold), keep=keep)

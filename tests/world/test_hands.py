@@ -140,21 +140,54 @@ def test_a_condition_that_cannot_be_evaluated_holds_nobody(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
-def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
+TIMEOUT = "dist.group.WORLD._get_backend(torch.device('cpu')).options._timeout.total_seconds()"
+
+
+@pytest.fixture
+def group_of_4_s(world):
+    """A process group with a time-out of 4 s, which cells share."""
     made = world.execute(
         "import torch, torch.distributed as dist, datetime\n"
-        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=4))",
+        "dist.init_process_group('gloo', timeout=datetime.timedelta(seconds=4))\n"
+        "x = torch.ones(1)",
         stream=None,
     ).wait(30)
     assert made.outcome == "ok", f"{made.diagnosis}\n{made.log(0)}"
+
+
+@pytest.mark.usefixtures("group_of_4_s")
+def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
     holding = world.hold(ranks=1)
-    run = world.execute("x = torch.ones(1); dist.all_reduce(x)", stream=None)
+    run = world.execute("dist.all_reduce(x)", stream=None)
     assert holding.wait(60).held == (1,)
     time.sleep(5)
     world.resume()
     assert run.wait(30).outcome == "ok", run.log(0)
-    told = "dist.group.WORLD._get_backend(torch.device('cpu')).options._timeout.total_seconds()"
-    assert world.evaluate(told).values_by_rank == dict.fromkeys(range(4), 4.0)
+    assert world.evaluate(TIMEOUT).values_by_rank == dict.fromkeys(range(4), 4.0)
+
+
+@pytest.mark.usefixtures("group_of_4_s")
+def test_a_run_after_one_that_ended_by_steps_has_the_groups_time_out(world):
+    holding = world.hold(ranks=1)
+    run = world.execute("dist.all_reduce(x)", stream=None)
+    assert holding.wait(60).held == (1,)
+    world.step()
+    assert run.wait(30).outcome == "ok", run.log(0)
+    assert world.execute("y = 1", stream=None).wait(30).outcome == "ok"
+    assert world.evaluate(TIMEOUT).values_by_rank == dict.fromkeys(range(4), 4.0)
+
+
+@pytest.mark.usefixtures("group_of_4_s")
+def test_a_run_that_begins_while_another_rank_is_held_has_no_time_out(world):
+    holding = world.hold(ranks=0)
+    first = world.execute("dist.all_reduce(x)", ranks=0, stream=None)
+    assert holding.wait(60).held == (0,)
+    assert world.execute("y = 1", ranks=1, stream=None).wait(30).outcome == "ok"
+    assert min(world.evaluate(TIMEOUT).values_by_rank.values()) > 86_400
+    rest = world.execute("dist.all_reduce(x)", ranks=[1, 2, 3], stream=None)
+    world.resume()
+    assert (first.wait(30).outcome, rest.wait(30).outcome) == ("ok", "ok"), first.log(0)
+    assert world.evaluate(TIMEOUT).values_by_rank == dict.fromkeys(range(4), 4.0)
 
 
 @pytest.mark.parametrize(
