@@ -41,7 +41,7 @@ RUNS = """
 import gc, os, sys
 from ddpnb.recorder.rank import Rank
 folder, script = sys.argv[1:]
-order = {"run": 1, "fence": "off", "log": f"{folder}/log", "directory": folder, "environment": {}, "holds": [],
+order = {"run": 1, "fence": "off", "log": f"{folder}/log", "directory": folder, "environment": {}, "holds": [], "unhurried": False,
          "faults": [], "outcome": f"{folder}/outcome.json", "script": script, "arguments": []}
 Rank(folder, 0).run(order, None)
 gc.collect()
