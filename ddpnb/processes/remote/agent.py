@@ -294,6 +294,9 @@ def begin() -> None:
     import tempfile
 
     config = {"directory": os.getcwd(), **json.load(sys.stdin)}
+    if config["cpus"]:  # not only those of the engine that has started this process
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, config["cpus"])
     own = LockedFolder(tempfile.gettempdir())
     os.chdir(own.path)
     connection = os.path.join(own.path, "connection.json")

@@ -17,6 +17,7 @@ from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
 from ddpnb.processes.remote import addresses
 from ddpnb.recorder import protocol
 
+LOCAL = ("tcp://127.", "tcp://localhost", "ipc://")  # addresses that are on this machine
 _LISTEN_S = 60.0  # that a listener stays open
 _ARGS = [
     *(argument for argument in ENGINE_ARGS if "startup_command" not in argument),
@@ -37,7 +38,18 @@ def facts() -> dict[str, Any]:
         "gpus": gpus,
         "nccl": bool(gpus) and devices.nccl_works(),
         "directory": os.getcwd(),
+        "cpus": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
+        "connection": _unencrypted_connection(),
     }
+
+
+def _unencrypted_connection() -> str:
+    """Where this engine is connected without encryption, and not on one machine; empty if it is not."""
+    from ipyparallel.engine.app import IPEngine
+
+    engine = IPEngine.instance()
+    url = str(engine.registration_url)
+    return "" if engine.curve_serverkey or engine.using_ssh or url.startswith(LOCAL) else url
 
 
 def version() -> str:

@@ -76,7 +76,7 @@ class RemoteEngines(Engines):
 
         def config(host: Host) -> Mapping[str, Any]:
             common = {"connection": connection, "controller": controller, "token": token}
-            return {"host": host.name, "folders": [self._memory, self._folder], **common}
+            return {"host": host.name, "cpus": host.cpus, "folders": [self._memory, self._folder], **common}
 
         for path in tokens:
             open(path, "w").close()

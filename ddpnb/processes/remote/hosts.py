@@ -28,6 +28,7 @@ class Host:
     name: str
     engines: tuple[int, ...]
     facts: Mapping[str, Any]
+    cpus: tuple[int, ...]  # that at least one of the engines may use: Slurm and MPI may bind each to its own
 
     @property
     def devices(self) -> HostDevices:
@@ -59,8 +60,10 @@ class Hosts:
         by_name: dict[str, list[int]] = {}
         for engine in ids:
             by_name.setdefault(str(facts[engine]["host"]), []).append(engine)
+            if facts[engine]["connection"]:
+                raise _not_encrypted(f"engine {engine} of the Client is connected to {facts[engine]['connection']}")
         names = sorted(by_name, key=_natural)  # engines register in any order
-        self.all = [Host(name, tuple(by_name[name]), facts[by_name[name][0]]) for name in names]
+        self.all = [_host(name, by_name[name], facts) for name in names]
         for host in self.all:
             _check_versions(host)
         self.warnings = _differing_torch(self.all)
@@ -163,13 +166,18 @@ def _usable(client: Any) -> ipyparallel.Client:
     if client._closed:
         raise UsageError("the Client is closed.", "Connect again: ipyparallel.Client(...).")
     interface = str(client._config.get("interface", ""))
-    local = interface.startswith(("tcp://127.", "tcp://localhost", "ipc://"))
-    if not (local or client.curve_serverkey or client._ssh):
-        raise UsageError(
-            f"the Client's connections to {interface} are not encrypted: who is on that network could run code as you.",
-            _ENCRYPT,
-        )
+    if not (interface.startswith(bootstrap.LOCAL) or client.curve_serverkey or client._ssh):
+        raise _not_encrypted(f"the Client is connected to {interface}")
     return client
+
+
+def _not_encrypted(connection: str) -> UsageError:
+    return UsageError(f"{connection} without encryption: who is on that network could run code as you.", _ENCRYPT)
+
+
+def _host(name: str, engines: Sequence[int], facts: Mapping[int, Mapping[str, Any]]) -> Host:
+    cpus = sorted({int(cpu) for engine in engines for cpu in facts[engine]["cpus"]})
+    return Host(name, tuple(engines), facts[engines[0]], tuple(cpus))
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
