@@ -33,13 +33,19 @@ def check_terms(fence: str, patience: float) -> None:
         raise UsageError(f"patience must be a positive number of seconds, not {arguments.short(patience)}.")
 
 
-def of_script(path: str | os.PathLike[str], given: tuple[Any, ...]) -> dict[str, Any]:
+def of_script(path: str | os.PathLike[str], given: tuple[Any, ...], *, elsewhere: bool = False) -> dict[str, Any]:
     """The order to run a script.
+
+    Args:
+        path: its path.
+        given: its arguments.
+        elsewhere: the ranks are on other hosts, which are asked whether they have it.
 
     Raises:
         ScriptNotFound: the script does not exist or cannot be read.
     """
-    check_script(path)
+    if not elsewhere or "\0" in os.fsdecode(path) or os.path.exists(path):
+        check_script(path)
     return {"script": os.fsdecode(path), "arguments": [str(argument) for argument in given]}
 
 

@@ -80,7 +80,7 @@ class Runs:
         terms = self.fence if fence is None else fence, self.patience if patience is None else patience
         run_requests.check_terms(*terms)
         order, payload = (
-            (run_requests.of_script(target, args), None)
+            (run_requests.of_script(target, args, elsewhere=bool(self._ranks.plan.hosts)), None)
             if script
             else run_requests.of_function(target, args, self._ranks.folders.output)
         )

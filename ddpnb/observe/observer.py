@@ -68,7 +68,7 @@ class Observer:
             rank: RankProgress(folder, rank, outcome, (logs or {}).get(rank, "")) for rank, outcome in outcomes.items()
         }
         self._outside = processes.outside()
-        self._sources = SourceFiles()
+        self._sources = SourceFiles(self._outside.source)
         self._killed_before = machine.oom_kills()
         self._host: dict[str, Any] = {}
         self._host_at = -math.inf

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.recording import RankRecord
+from ddpnb.processes import source_text
+from ddpnb.processes.source_text import SourceText
 
-_LIMIT = 1 << 20  # characters of a file
 _EXECUTED = 128  # files that ranks only executed lines of
 _EXECUTED_LIMIT = 4 << 20  # characters of these together
 
@@ -18,47 +19,55 @@ class SourceFiles:
     """Reads each file once, when it first occurs.
 
     ``edited`` are the files that were written after the run began and before they were read.
+
+    Args:
+        read: gives the text of a file that a rank has named; None if it is not known at this moment.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[int, str], SourceText | None] = lambda _, path: source_text.read(path)) -> None:
+        self._ask = read
         self._texts: dict[str, str] = {}
         self._executed: dict[str, int] = {}  # characters of files that ranks only executed lines of
         self.edited: list[str] = []
 
     def of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
         """The texts of these and of earlier records."""
-        wanted: set[str] = set()
-        for record in records.values():
-            wanted.update(frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
-            wanted.update(call.site.file for call in record.calls[-4:])
-            wanted.update(sample.site.file for sample in record.samples[-16:])
-            wanted.update(event.site.file for event in record.history if event.site != NO_SITE)
-            if record.ending is not None:
-                wanted.update(frame.file for frame in record.ending.frames if frame.user)
+        wanted = {path: rank for rank, record in records.items() for path in _named(record)}
         began = _began(records)
-        for path in wanted - set(self._texts):
-            self._read(path, began)
-        lines = (record.lines.lines for record in records.values() if record.lines is not None)
-        executed = {line.site.file for of_rank in lines for line in of_rank} - set(self._texts)
+        for path in wanted.keys() - self._texts.keys():
+            self._read(wanted[path], path, began)
+        executed = {
+            line.site.file: rank
+            for rank, record in records.items()
+            if record.lines is not None
+            for line in record.lines.lines
+            if line.site.file not in self._texts
+        }
         for path in sorted(executed, key=lambda path: (_distance(path, wanted), path)):
             if len(self._executed) >= _EXECUTED or sum(self._executed.values()) >= _EXECUTED_LIMIT:
                 break
-            self._executed[path] = self._read(path, began)
+            self._executed[path] = self._read(executed[path], path, began)
         return dict(self._texts)
 
-    def _read(self, path: str, began: float) -> int:
-        """Read a file; returns how long it is."""
-        self._texts[path] = ""
-        try:
-            if not os.path.isfile(path):  # a pipe would not end
-                return 0
-            with open(path, encoding="utf-8", errors="replace") as file:
-                self._texts[path] = file.read(_LIMIT)
-                if os.fstat(file.fileno()).st_mtime > began:
-                    self.edited.append(path)
-        except (OSError, ValueError):
-            pass
+    def _read(self, rank: int, path: str, began: float) -> int:
+        """Read a file that a rank has named; returns how long it is."""
+        found = self._ask(rank, path)
+        if found is None:
+            return 0
+        self._texts[path], changed = found
+        if changed > began:
+            self.edited.append(path)
         return len(self._texts[path])
+
+
+def _named(record: RankRecord) -> Iterator[str]:
+    """The files in which a rank is, or from which it has called."""
+    yield from (frame.file for stack in record.stacks if stack.main for frame in stack.user_frames)
+    yield from (call.site.file for call in record.calls[-4:])
+    yield from (sample.site.file for sample in record.samples[-16:])
+    yield from (event.site.file for event in record.history if event.site != NO_SITE)
+    if record.ending is not None:
+        yield from (frame.file for frame in record.ending.frames if frame.user)
 
 
 def _began(records: Mapping[int, RankRecord]) -> float:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import Stack
-from ddpnb.processes import connections, gpus, py_spy
+from ddpnb.processes import connections, gpus, py_spy, source_text
 from ddpnb.processes.process_samples import ProcessSample, Sampler, sample
+from ddpnb.processes.source_text import SourceText
 
 if TYPE_CHECKING:
     from ddpnb.processes.rank_processes import RankProcesses
@@ -45,6 +46,10 @@ class Outside(Protocol):
         """Memory and use of the rank's GPU: see ``gpus.usage``."""
         ...
 
+    def source(self, rank: int, path: str) -> SourceText | None:
+        """The text of a file that the rank has named; None if its host does not answer."""
+        ...
+
 
 class OutsideHere(Outside):
     """Of processes on this host."""
@@ -76,3 +81,6 @@ class OutsideHere(Outside):
 
     def usage(self, rank: int) -> dict[str, Any]:
         return gpus.usage(self._processes.device(rank), self._processes.visible_devices(rank))
+
+    def source(self, rank: int, path: str) -> SourceText | None:  # noqa: ARG002
+        return source_text.read(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shlex
 import time
 
 import pytest
@@ -130,6 +132,22 @@ def test_a_hang_is_explained_and_released(world, file, case, code, culprit):
     if left:
         world.restart(left)
     assert ok(world.run(victims.sums, stream=None)).results == [10.0] * 4
+
+
+def test_a_script_that_only_the_hosts_have_is_shown_with_its_text(world, hosts):
+    script = f"/tmp/only-{hosts.names[0]}/train.py"
+    text = "import torch, torch.distributed as dist\n\ndist.init_process_group()\nif dist.get_rank() != 1:\n    dist.barrier()\n"
+    for name in hosts.names:
+        written = f"mkdir {os.path.dirname(script)}; printf %s {shlex.quote(text)} >{script}"
+        assert hosts.run(name, "bash", "-c", written).returncode == 0
+    assert not os.path.exists(script)
+    run = world.run(script, stream=None).wait(60)
+    assert run.outcome == "hang" and run.diagnosis.errors[0].culprits == (1,), str(run.diagnosis)
+    assert run.recording.sources[script] == text
+    assert (2, 5) in {(rank, site.line) for rank, site in run.diagnosis.errors[0].where}, str(run.diagnosis)
+    assert "dist.get_rank() != 1" in str(run.diagnosis)  # why rank 1 skips it, which only the text says
+    with pytest.raises(WorldError, match="nowhere.py is not there on host"):
+        world.run("/tmp/nowhere.py", stream=None)
 
 
 def test_events_of_all_hosts_are_in_order_on_one_clock(world):

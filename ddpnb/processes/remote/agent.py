@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from ddpnb.model import blackbox, samples
-from ddpnb.processes import connections, descendants, gpus, py_spy
+from ddpnb.processes import connections, descendants, gpus, py_spy, source_text
 from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
@@ -131,6 +131,7 @@ class Agent:
                 "children": self.children,
                 "connections": lambda ranks: self._by_rank(connections.of, ranks),
                 "in_transit": lambda rows: connections.in_transit({self._ranks[int(r)].pid: rows[r] for r in rows}),
+                "source": source_text.read,
                 "put": self.put,
                 "share": self.share,
                 "missing": lambda paths: [path for path in paths if not os.path.exists(path)],

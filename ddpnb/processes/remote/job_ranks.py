@@ -21,6 +21,7 @@ from ddpnb.processes.remote.job_channel import LinkOfStart
 from ddpnb.processes.remote.job_messages import way_to
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.processes.remote.outside import OutsideRemote
+from ddpnb.processes.source_text import SourceText
 from ddpnb.recorder import protocol
 
 _MORE_S = 1.0  # for an answer of ranks to come back from their host
@@ -235,3 +236,6 @@ class OutsideOnHosts(Outside):
 
     def usage(self, rank: int) -> dict[str, Any]:
         return self._of(rank).usage(rank)
+
+    def source(self, rank: int, path: str) -> SourceText | None:
+        return self._of(rank).source(rank, path)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ddpnb.processes import connections, py_spy
+from ddpnb.processes import connections, py_spy, source_text
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.job_processes import JobProcesses, ended
 from ddpnb.processes.process_samples import Sampler
@@ -80,6 +80,8 @@ class Start:
             pids = {rank: self.processes.pid(rank) for rank in given[0]}
             rows = connections.of(pids.values())
             return {rank: rows[pid] for rank, pid in pids.items() if pid in rows}
+        if verb == "source":
+            return source_text.read(*given)
         if verb == "in_transit":
             return connections.in_transit({self.processes.pid(int(rank)): rows for rank, rows in given[0].items()})
         raise ValueError(f"no such verb: {verb}")

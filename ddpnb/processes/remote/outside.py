@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,10 @@ from typing import Any, Protocol
 from ddpnb.errors import WorldError
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import Stack
-from ddpnb.processes import connections, py_spy
+from ddpnb.processes import connections, py_spy, source_text
 from ddpnb.processes.outside import Connections, Outside
 from ddpnb.processes.process_samples import ProcessSample
+from ddpnb.processes.source_text import SourceText
 
 _REQUEST_S = 2.0  # for what a look does not show
 _MOST_S = 10.0  # for the children of a rank
@@ -73,6 +75,13 @@ class OutsideRemote(Outside):
     def usage(self, rank: int) -> dict[str, Any]:
         state = self._processes.state(rank)
         return dict(state["gpu"]) if state is not None else {}
+
+    def source(self, rank: int, path: str) -> SourceText | None:
+        """That of this machine, if it has the file too: it is the same one, or a copy."""
+        if os.path.exists(path) or not os.path.isabs(path):
+            return source_text.read(path)
+        found = self._asked(rank, "source", path, timeout=_REQUEST_S)
+        return (str(found[0])[: source_text.LIMIT], float(found[1])) if found is not None else None
 
     def _by_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
