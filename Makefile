@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser network pictures torture torture-signals torture-others matrix gpu docs clean
+.PHONY: lab test live stories rest check browser network cluster pictures torture torture-signals torture-others matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -62,9 +62,15 @@ network:
 	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2; }
 
+# What the examples of docs/hosts.md need beside it. Where systemd runs, an SSH server would start at once: install it yourself.
+cluster: network
+	@{ command -v mpiexec && [ -x /usr/sbin/sshd ]; } >/dev/null || [ "$$(id -u)" != 0 ] || [ -d /run/systemd/system ] || \
+	! command -v apt-get >/dev/null || \
+	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends openssh-server openssh-client openmpi-bin; }
+
 # Stress tests: signals, hostile programs, full disks, many ranks. Each case must end in time and leave nothing behind. Two
 # parallel lanes, since most of the time is waiting; a few cheap cases also run in `make test`.
-torture: $(VENV)/.tested
+torture: $(VENV)/.tested cluster
 	timeout --signal=INT --kill-after=30 1200 $(MAKE) --no-print-directory -j2 --output-sync=target torture-signals torture-others
 
 torture-signals torture-others: $(VENV)/.tested

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import ddpnb
@@ -88,27 +88,27 @@ class Host:
         name: its host name.
         address: its address in the network.
         ahead_s: how much its monotonic clock and the time since its boot are ahead of this machine's, in seconds.
-        hosts_file: the text of its /etc/hosts.
+        files: the text of files that it has instead of this machine's, such as /etc/hosts.
         folder: an empty one, for what is mounted.
         visible: folders that it sees too, those in /tmp included.
     """
 
     def __init__(
-        self, name: str, address: str, ahead_s: int, hosts_file: str, folder: Path, visible: Sequence[Path]
+        self, name: str, address: str, ahead_s: int, files: Mapping[str, str], folder: Path, visible: Sequence[Path]
     ) -> None:
         self.name = name
         self.address = address
         ready = folder / "ready"
-        (folder / "hosts").write_text(hosts_file)
-        (folder / "boot_id").write_text(f"{uuid.uuid4()}\n")
+        files = {**files, _BOOT: f"{uuid.uuid4()}\n"}
+        for number, text in enumerate(files.values()):
+            (folder / f"file{number}").write_text(text)
         temporary = folder / "tmp"
         temporary.mkdir()
         steps = [
             "set -e",
             f"exec 8>{ready}",  # open: its folder may be hidden when all is mounted
             f"hostname {name}",
-            f"mount --bind {folder}/hosts /etc/hosts",
-            f"mount --bind {folder}/boot_id {_BOOT}",
+            *(f"mount --bind {folder}/file{number} {path}" for number, path in enumerate(files)),
             "mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
             f"mount -t tmpfs -o mode=1777 tmpfs {temporary}",
         ]
@@ -172,14 +172,23 @@ class Network:
         names: a beginning of the name of each host.
         resolved: whether a host finds the address of each in its /etc/hosts; if not, it knows its own name alone, as
             127.0.1.1, which is what Debian writes there.
+        files: the text of more files that all hosts have instead of this machine's.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str] = ("alpha", "beta"), *, resolved: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str] = ("alpha", "beta"),
+        *,
+        resolved: bool = True,
+        files: Mapping[str, str] | None = None,
+    ) -> None:
         token = secrets.token_hex(3)
         self.names = [f"{name}-{token}" for name in names]
         self.hosts: dict[str, Host] = {}
         self.shared = folder / "shared"
         self.shared.mkdir()
+        self._files = files or {}
         self._ports: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
         try:
@@ -222,7 +231,8 @@ class Network:
         own.mkdir()
         visible = [self.shared, ROOT, Path(sys.prefix), Path(sys.prefix).resolve()]
         ahead_s = (3 + 47 * number) * 3600
-        host = Host(name, f"{self._prefix}.{2 + number}", ahead_s, "\n".join(lines) + "\n", own, visible)
+        files = {"/etc/hosts": "\n".join(lines) + "\n", **self._files}
+        host = Host(name, f"{self._prefix}.{2 + number}", ahead_s, files, own, visible)
         self._stack.callback(host.kill)
         self.hosts[name] = host
         self._ports[name] = port = f"host{number}"

@@ -48,6 +48,12 @@ def blocks(markdown: str) -> Iterator[Block]:
             yield Block(language, token.content, token.map[0] + 1)
 
 
+def blocks_under(markdown: str, heading: str) -> list[Block]:
+    """The fenced blocks below a heading of the second level."""
+    parts = re.split(r"^## (.*)$", markdown, flags=re.MULTILINE)
+    return list(blocks(dict(zip(parts[1::2], parts[2::2], strict=True))[heading]))
+
+
 def inline_code(markdown: str) -> Iterator[str]:
     """The inline code of a text, that of tables included."""
     for token in _MARKDOWN.parse(markdown):

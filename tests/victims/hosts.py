@@ -14,6 +14,11 @@ def where():
     return socket.gethostname(), {name: os.environ[name] for name in names}
 
 
+def cpus():
+    """Those on which this rank may run."""
+    return sorted(os.sched_getaffinity(0))
+
+
 def sums():
     """The sum over all ranks of rank + 1, by a group of its own if there is none yet."""
     if not dist.is_initialized():
