@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -72,6 +73,9 @@ def test_ranks_of_a_host_share_one_agent(away, job):
             thread.join()
         folder = other_host.folder_of(job)
         assert os.environ[protocol.JOB] == folder
+        deadline = time.monotonic() + 10
+        while not hosts.links and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert len(hosts.links) == 1
         assert protocol.lives(os.environ[protocol.PARENT])
         assert abs(int(os.environ[protocol.CLOCK])) < 1e8  # one clock here

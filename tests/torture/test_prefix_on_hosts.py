@@ -259,7 +259,8 @@ def wait_for_ranks(process, count, seconds=60.0):
             return
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    raise AssertionError("no ranks")
+    os.killpg(process.pid, signal.SIGKILL)
+    raise AssertionError(f"not {count} ranks: {process.communicate(timeout=10)}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -241,6 +241,7 @@ def main() -> None:
         with open(path, "w") as file:
             json.dump(ready, file)
         agent = JobAgent(own, order["job"])
+        launcher.begin()
     except Exception as error:
         if own is not None:
             own.remove()

@@ -130,9 +130,10 @@ class JobHosts:
         kind = message["kind"]
         if kind == "clock":
             self._exchange.post(sender, {"kind": "clock", "now_ns": time.monotonic_ns()})
-        elif kind == "hello":
-            self._connect(sender[0], str(message["host"])[:_LONGEST], str(message["place"]))
+        elif kind == "hello":  # an agent may reach several addresses of this host
             self._exchange.post(sender, {"kind": "welcome"})
+        elif kind == "here":
+            self._connect(sender[0], str(message["host"])[:_LONGEST], str(message["place"]))
         elif kind == "bye":
             self._left |= {name for name, agent in self._agents.items() if agent == sender[0]}
         elif kind == "relay":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import socket
 import time
@@ -30,24 +29,25 @@ class Launcher:
     """
 
     def __init__(self, way: Mapping[str, Any]) -> None:
-        self.ends = [(address, int(way["port"])) for address in way["addresses"]]
+        ends = [(str(address), int(way["port"])) for address in way["addresses"]]
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         tried = [connected(context, way, address) for address in way["addresses"]]
-        hello = {"kind": "hello", "host": protocol.host(), "place": protocol.place(), "pid": os.getpid()}
         for one in tried:
             with contextlib.suppress(zmq.Again):  # it is refused
-                one.send(encoded(hello), zmq.NOBLOCK)
-        self.socket: Any
-        self.socket, welcome = _first_answer(tried, _GREET_S) if tried else (None, {})
+                one.send(encoded({"kind": "hello"}), zmq.NOBLOCK)
+        self.socket: Any = _first_answer(tried, _GREET_S) if tried else None
         if self.socket is None:
-            where = ", ".join(f"{address}:{port}" for address, port in self.ends) or "no address"
+            where = ", ".join(f"{address}:{port}" for address, port in ends) or "no address"
             raise OSError(f"its launcher does not answer ({where})")
+        self._end = ends[tried.index(self.socket)]
         for one in tried:
             if one is not self.socket:
                 one.close(linger=0)
-        if welcome.get("refused"):
-            raise OSError(str(welcome["refused"]))
         self.ahead_ns = self._compare_clocks()
+
+    def begin(self) -> None:
+        """From now on looks are answered."""
+        self.send({"kind": "here", "host": protocol.host(), "place": protocol.place()})
 
     def _compare_clocks(self) -> int:
         """What must be added to the monotonic clock of this host, which gives that of the launcher's."""
@@ -72,8 +72,8 @@ class Launcher:
             self.socket.send(encoded(message), zmq.NOBLOCK)
 
     def is_gone(self) -> bool:
-        """Whether its host says at each address that nothing listens there any more: a link that is cut may come back."""
-        return all(_refuses(end) for end in self.ends)
+        """Whether its host says that nothing listens there any more: a link that is cut may come back."""
+        return _refuses(self._end)
 
 
 def connected(context: Any, way: Mapping[str, Any], address: str) -> Any:
@@ -91,13 +91,15 @@ def connected(context: Any, way: Mapping[str, Any], address: str) -> Any:
     return made
 
 
-def _first_answer(tried: Sequence[Any], seconds: float) -> tuple[Any, dict[str, Any]]:
+def _first_answer(tried: Sequence[Any], seconds: float) -> Any:
+    """The socket at which an answer comes first; None: there is none in time."""
     poller = zmq.Poller()
     for one in tried:
         poller.register(one, zmq.POLLIN)
     for one, _ in poller.poll(int(seconds * 1000)):
-        return one, understood(one.recv())
-    return None, {}
+        one.recv()
+        return one
+    return None
 
 
 def _refuses(end: tuple[str, int]) -> bool:

@@ -51,7 +51,11 @@ class OtherHost:
         self.ranks = []
 
     def start(self, **way):
-        return other_host._start({**self.way, **way}, self.job, self.folder)
+        """Start the agent, and wait until the launcher knows it; what it says."""
+        said = other_host._start({**self.way, **way}, self.job, self.folder)
+        if "why" not in said and isinstance(self.hosts, JobHosts):
+            until(lambda: self.hosts.links)
+        return said
 
     def rank(self, rank):
         """A process that is a rank there."""
@@ -89,6 +93,15 @@ def other(tmp_path):
 def elsewhere(monkeypatch):
     """For this process the ranks are elsewhere: its own place is not theirs."""
     monkeypatch.setattr(protocol, "place", lambda: "where the launcher is")
+
+
+def test_a_launcher_with_several_addresses_has_one_link_to_each_host(other, elsewhere):
+    other.start(addresses=["127.0.0.9", "127.0.0.1", "192.0.2.200", "127.0.0.5"])
+    other.rank(2)
+    ranks = JobOnHosts(os.path.join(other.job, START), other.hosts)
+    until(lambda: ranks.found() and ranks.state(2))
+    (link,) = other.hosts.links.values()
+    assert link.look_anew(2)
 
 
 def test_the_launcher_sees_ranks_through_the_agent(other, elsewhere):
