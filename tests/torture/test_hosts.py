@@ -141,13 +141,13 @@ def test_a_script_that_only_the_hosts_have_is_shown_with_its_text(world, hosts):
         written = f"mkdir {os.path.dirname(script)}; printf %s {shlex.quote(text)} >{script}"
         assert hosts.run(name, "bash", "-c", written).returncode == 0
     assert not os.path.exists(script)
+    with pytest.raises(WorldError, match="nowhere.py is not there on host"):
+        world.run("/tmp/nowhere.py", stream=None)
     run = world.run(script, stream=None).wait(60)
     assert run.outcome == "hang" and run.diagnosis.errors[0].culprits == (1,), str(run.diagnosis)
     assert run.recording.sources[script] == text
     assert (2, 5) in {(rank, site.line) for rank, site in run.diagnosis.errors[0].where}, str(run.diagnosis)
     assert "dist.get_rank() != 1" in str(run.diagnosis)  # why rank 1 skips it, which only the text says
-    with pytest.raises(WorldError, match="nowhere.py is not there on host"):
-        world.run("/tmp/nowhere.py", stream=None)
 
 
 def test_events_of_all_hosts_are_in_order_on_one_clock(world):
