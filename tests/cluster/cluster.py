@@ -132,7 +132,8 @@ class Cluster(Network):
             notebook = Notebook(path, process, log)
             with contextlib.closing(notebook):
                 yield notebook
-                notebook.shut_down()
+                if process.poll() is None:
+                    notebook.shut_down()
         finally:
             end(process)
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 import pytest
 
-from tests.cluster import mpi, sshd
+from tests.cluster import mpi, slurmd, sshd
 from tests.cluster.cluster import Cluster, Notebook
 from tests.cluster.slurm import Slurm, cpus_of_tasks
 from tests.conftest import VICTIMS
@@ -150,6 +150,37 @@ def test_an_allocation_of_slurm(closed, cluster, slurm):
     cluster.wait_for_end("the allocation", *cluster.names)
     wait_until("the job is over", lambda: not slurm.queue)
     assert not slurm.refused
+
+
+@pytest.mark.skipif(bool(slurmd.missing()), reason=slurmd.missing())
+@pytest.mark.parametrize("way", ["batch", "allocation"])
+def test_a_real_slurm(way, cluster):
+    """The programs of Slurm, which bind each task to a CPU of its own."""
+    sizes = {"n=8": "n=4", "--ntasks-per-node=4": "--ntasks-per-node=2", "launch(8": "launch(4"}
+    with contextlib.ExitStack() as stack:
+        variables = stack.enter_context(slurmd.real_slurm(cluster))
+        if way == "batch":
+            notebook = stack.enter_context(cluster.notebook(env=variables))
+            notebook.cell(replaced(example("Slurm", "python"), sizes))
+        else:
+            allocation = example("Slurm", "sh", **{"--ntasks-per-node=4": "--ntasks-per-node=2"}).split()
+            shell = example("Slurm", "sh", 1, **{"jupyter lab": "{}"})
+            notebook = stack.enter_context(cluster.notebook(*allocation, shell=shell, env=variables))
+            notebook.cell(example("Slurm", "python", 1, **{"engines(8": "engines(4", "launch(8": "launch(4"}))
+        bound = notebook.value("client[:].apply_sync(lambda: len(__import__('os').sched_getaffinity(0)))")
+        assert bound == [1] * 4
+        use(notebook, cluster, cpus_of_tasks(2))
+        close(notebook, cluster, 4, started=way == "batch")
+        if way == "allocation":
+            notebook.shut_down()
+        cluster.wait_for_end("the job", *cluster.nodes, keep=slurmd.KEEP)
+        wait_until("the job is over", lambda: not queue(cluster, variables))
+
+
+def queue(cluster: Cluster, variables: dict[str, str]) -> str:
+    done = cluster.run(cluster.login, "squeue", "--noheader", env=variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 # -- SSH
