@@ -46,7 +46,8 @@ for step in range(int(sys.argv[2]) if len(sys.argv) > 2 else 6):
         time.sleep(0.3 * rank)
     total = torch.ones(4)
     dist.all_reduce(total)  # waiting
-print("total", rank, total.sum().item(), socket.gethostname(), flush=True)
+sys.stdout.write(f"total {rank} {total.sum().item()} {socket.gethostname()}\\n")  # at once: lines do not mix
+sys.stdout.flush()
 if mode != "skip":
     dist.destroy_process_group()
 """
