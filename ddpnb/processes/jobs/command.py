@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -25,7 +25,7 @@ _KILL_S = 20.0
 _REFUSED = "refused-"
 _IGNORING = "EIS"  # options of Python that ignore PYTHONPATH or sitecustomize
 
-# Commands that start processes on other hosts, at any place in the command that is run.
+# Commands that start processes on other hosts.
 _STARTERS = frozenset(
     {
         "srun", "mpiexec", "mpirun", "mpiexec.hydra", "orterun", "prun", "prterun", "jsrun", "aprun", "flux", "ibrun",
@@ -190,7 +190,21 @@ def may_leave_host(command: Sequence[str], environment: Mapping[str, str]) -> bo
     Args:
         command: program and arguments, which may be a line for a shell.
         environment: in which it runs.
+
+    Example:
+        >>> may_leave_host(["time", "srun", "python", "train.py"], {})
+        True
+        >>> may_leave_host(["python", "train.py", "--model", "flux"], {})
+        False
     """
-    words = (os.path.basename(word) for part in command for word in _WORD.findall(part))
     several = any(environment.get(name, "").isdecimal() and int(environment[name]) > 1 for name in _NODES)
-    return several or any(word in _STARTERS for word in words)
+    return several or any(os.path.basename(word) in _STARTERS for word in _before_script(command))
+
+
+def _before_script(command: Sequence[str]) -> Iterator[str]:
+    """The words of a command up to an interpreter or a script, whose arguments are its own; all words of a line for a shell."""
+    for part in command:
+        words = _WORD.findall(part)
+        yield from words
+        if words == [part] and (os.path.basename(part).startswith("python") or part.endswith(".py")):
+            return
