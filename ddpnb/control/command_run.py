@@ -28,7 +28,7 @@ from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.text import printable
 
 if TYPE_CHECKING:
-    from ddpnb.processes.remote.job_hosts import JobHosts
+    from ddpnb.processes.remote.jobs.hosts import JobHosts
 
 _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
@@ -166,7 +166,7 @@ class CommandRun:
     def _processes_in(self, folder: str) -> JobProcesses:
         if self._hosts is None:
             return JobProcesses(folder)
-        from ddpnb.processes.remote.job_ranks import JobOnHosts
+        from ddpnb.processes.remote.jobs.ranks import JobOnHosts
 
         return JobOnHosts(folder, self._hosts)
 
@@ -282,7 +282,7 @@ def _other_hosts(command: Sequence[str], environment: Mapping[str, str], folder:
     """What the agents of other hosts connect to, if the command may start ranks there and they can."""
     if not may_leave_host(command, environment):
         return None
-    from ddpnb.processes.remote.job_hosts import JobHosts
+    from ddpnb.processes.remote.jobs.hosts import JobHosts
 
     try:
         return JobHosts(folder)

@@ -28,7 +28,7 @@ _TICK_S = 0.01
 _NOTE = "not-watched"  # in the folder of a host whose ranks are only recorded
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Not by its path: the working directory, and with it the files of the user, must not be on its import path.
-_AGENT = f"import sys; sys.path.insert(0, {_ROOT!r}); from ddpnb.processes.remote import job_agent; job_agent.main()"
+_AGENT = f"import sys; sys.path.insert(0, {_ROOT!r}); from ddpnb.processes.remote.jobs import agent; agent.main()"
 
 
 def packed(way: Mapping[str, Any]) -> str:

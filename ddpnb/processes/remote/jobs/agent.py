@@ -1,7 +1,7 @@
 """The agent of a host with ranks of a job that ``ddpnb run`` watches from another host: a plain process without torch.
 
 The first rank on the host starts it (``inject.other_host``). It connects to the launcher, encrypted with keys of the job
-(CURVE), and makes the folder of the job on this host. Then it answers looks and requests, as ``agent.Agent`` does for a
+(CURVE), and makes the folder of the job on this host. Then it answers looks and requests, as ``remote.agent.Agent`` does for a
 World, until the launcher ends it, or all ranks here have ended. It ends no rank unless it is asked to.
 """
 
@@ -25,9 +25,9 @@ from ddpnb.inject import other_host
 from ddpnb.processes import descendants, gpus
 from ddpnb.processes.locked_folder import LockedFolder
 from ddpnb.processes.process_samples import Sampler
-from ddpnb.processes.remote.job_launcher import Launcher
-from ddpnb.processes.remote.job_messages import of_start
-from ddpnb.processes.remote.job_start import Start
+from ddpnb.processes.remote.jobs.launcher import Launcher
+from ddpnb.processes.remote.jobs.messages import of_start
+from ddpnb.processes.remote.jobs.start import Start
 from ddpnb.recorder import protocol
 
 _TICK_S = 0.2

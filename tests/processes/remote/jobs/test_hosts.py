@@ -18,11 +18,10 @@ import zmq
 from ddpnb.errors import WorldError
 from ddpnb.inject import other_host
 from ddpnb.model import blackbox
-from ddpnb.processes.jobs.command import may_leave_host
-from ddpnb.processes.remote import job_channel
-from ddpnb.processes.remote.job_hosts import JobHosts
-from ddpnb.processes.remote.job_messages import way_to
-from ddpnb.processes.remote.job_ranks import JobOnHosts, attached
+from ddpnb.processes.remote.jobs import channel
+from ddpnb.processes.remote.jobs.hosts import JobHosts
+from ddpnb.processes.remote.jobs.messages import way_to
+from ddpnb.processes.remote.jobs.ranks import JobOnHosts, attached
 from ddpnb.recorder import protocol, shared_files
 
 START = "0123456789ab-0"
@@ -229,7 +228,7 @@ def test_ranks_that_are_left_running_keep_their_agent(other):
 
 def test_the_agent_ends_with_its_launcher(tmp_path):
     code = (
-        "import sys, time; from ddpnb.processes.remote.job_hosts import JobHosts\n"
+        "import sys, time; from ddpnb.processes.remote.jobs.hosts import JobHosts\n"
         "print(JobHosts(sys.argv[1]).variables['DDPNB_HOSTS'], flush=True); time.sleep(99)"
     )
 
@@ -275,26 +274,10 @@ def test_no_connection_without_encryption(tmp_path, monkeypatch):
 
 
 def test_files_of_no_start_are_not_taken(tmp_path):
-    mirror = job_channel.JobMirror(str(tmp_path))
+    mirror = channel.JobMirror(str(tmp_path))
     with pytest.raises(ValueError, match="no start"):
         mirror.take({"starts": {"../../etc": {"paged": [], "others": []}}})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("command", "environment", "leaves"),
-    [
-        (["srun", "-N2", "python", "train.py"], {}, True),
-        (["/usr/bin/mpiexec", "-n", "4", "python", "train.py"], {}, True),
-        (["sh", "-c", "cd x && srun python train.py"], {}, True),
-        (["bash", "job.sh"], {"SLURM_JOB_NUM_NODES": "2"}, True),
-        (["bash", "job.sh"], {"SLURM_JOB_NUM_NODES": "1"}, False),
-        (["torchrun", "--nproc-per-node", "4", "train.py"], {}, False),
-        (["python", "srun_train.py"], {}, False),
-    ],
-)
-def test_which_commands_may_start_ranks_on_other_hosts(command, environment, leaves):
-    assert may_leave_host(command, environment) == leaves
 
 
 def test_the_way_to_the_launcher_survives_any_shell():

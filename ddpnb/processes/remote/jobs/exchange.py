@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from ddpnb.processes.remote.job_messages import encoded, understood
+from ddpnb.processes.remote.jobs.messages import encoded, understood
 
 _TICK_MS = 200
 

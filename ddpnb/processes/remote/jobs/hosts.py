@@ -22,9 +22,9 @@ from ddpnb.errors import WorldError
 from ddpnb.inject import other_host
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.remote import addresses
-from ddpnb.processes.remote.job_channel import JobChannel, JobMirror
-from ddpnb.processes.remote.job_exchange import Exchange
-from ddpnb.processes.remote.job_messages import WAY
+from ddpnb.processes.remote.jobs.channel import JobChannel, JobMirror
+from ddpnb.processes.remote.jobs.exchange import Exchange
+from ddpnb.processes.remote.jobs.messages import WAY
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.recorder import protocol
 

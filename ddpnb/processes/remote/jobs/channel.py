@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from ddpnb.processes.rank_processes import Answer
-from ddpnb.processes.remote.job_messages import of_start
+from ddpnb.processes.remote.jobs.messages import of_start
 from ddpnb.processes.remote.link import Channel, Link
 from ddpnb.processes.remote.mirror import Mirror
 
@@ -37,17 +37,21 @@ class JobChannel(Channel):
 
     def look(self, have: int, timeout: float) -> dict[str, Any] | None:
         message = {"kind": "look", "have": have, "elsewhere": self._sender.elsewhere(self._host)}
-        asked = self._sender.send(self._agent, message)
-        try:
-            return asked.result(timeout).get("content")
-        except TimeoutError:
-            asked.cancel()
-            return None
+        return shown(self._sender.send(self._agent, message), timeout)
 
     def request(self, number: int, verb: str, given: list[Any]) -> Answer:
         start, verb, given = (given[0], given[1], given[2:]) if verb == _OF_START else ("", verb, given)
         message = {"kind": "request", "number": number, "start": start, "verb": verb, "given": given}
         return JobReply(self._sender.send(self._agent, message))
+
+
+def shown(asked: Future[dict[str, Any]], timeout: float) -> dict[str, Any] | None:
+    """What a look has shown; None: there is no answer in time."""
+    try:
+        return asked.result(timeout).get("content")
+    except TimeoutError:
+        asked.cancel()
+        return None
 
 
 class LinkOfStart:

@@ -17,8 +17,8 @@ from ddpnb.processes import connections, py_spy
 from ddpnb.processes.jobs.job_processes import JobProcesses, ended
 from ddpnb.processes.outside import Connections, Outside, OutsideHere
 from ddpnb.processes.process_samples import GONE, STOPPED, ProcessSample
-from ddpnb.processes.remote.job_channel import LinkOfStart
-from ddpnb.processes.remote.job_messages import way_to
+from ddpnb.processes.remote.jobs.channel import LinkOfStart
+from ddpnb.processes.remote.jobs.messages import way_to
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.processes.remote.outside import OutsideRemote
 from ddpnb.processes.source_text import SourceText
@@ -188,7 +188,7 @@ def attached(folder: str) -> JobProcesses:
     way = way_to(job)
     if way is None:
         return JobProcesses(folder)
-    from ddpnb.processes.remote.job_attached import AttachedHosts
+    from ddpnb.processes.remote.jobs.attached import AttachedHosts
 
     return JobOnHosts(folder, AttachedHosts(job, way))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from ddpnb.processes.remote.job_messages import encoded, understood
+from ddpnb.processes.remote.jobs.messages import encoded, understood
 from ddpnb.recorder import protocol
 
 _GREET_S = 5.0  # for the launcher to answer

@@ -12,9 +12,9 @@ import zmq
 from ddpnb.errors import WorldError
 from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.rank_processes import Answer
-from ddpnb.processes.remote.job_channel import JobReply
-from ddpnb.processes.remote.job_exchange import Exchange
-from ddpnb.processes.remote.job_launcher import connected
+from ddpnb.processes.remote.jobs.channel import JobReply, shown
+from ddpnb.processes.remote.jobs.exchange import Exchange
+from ddpnb.processes.remote.jobs.launcher import connected
 from ddpnb.processes.remote.link import Channel, Link
 from ddpnb.processes.remote.mirror import Mirror
 
@@ -92,12 +92,7 @@ class _Relay(Channel):
         self._asked: dict[int, Answer] = {}
 
     def look(self, have: int, timeout: float) -> dict[str, Any] | None:  # noqa: ARG002 (it has all files)
-        asked = self._hosts.relay(self._host, "look", [])
-        try:
-            return asked.result(timeout).get("content")
-        except TimeoutError:
-            asked.cancel()
-            return None
+        return shown(self._hosts.relay(self._host, "look", []), timeout)
 
     def request(self, number: int, verb: str, given: list[Any]) -> Answer:
         if number not in self._asked:  # nothing is lost on the way to the launcher
