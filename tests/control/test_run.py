@@ -28,8 +28,9 @@ def kept(monkeypatch):
 
 @pytest.fixture
 def monitor(tmp_path):
+    outside = SimpleNamespace(source=None)
     failed = RunMonitor(
-        SimpleNamespace(check_owner=lambda: None, outside=lambda: None), str(tmp_path), 1, str(tmp_path), [0],
+        SimpleNamespace(check_owner=lambda: None, outside=lambda: outside), str(tmp_path), 1, str(tmp_path), [0],
         {0: str(tmp_path / "ending.json")}, patience=1.0, logs_are_removed=True,
     )  # fmt: skip
     failed.failure = WorldError("the controller of this world has died.", "Launch a new one.")
