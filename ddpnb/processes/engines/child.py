@@ -20,24 +20,9 @@ if _HERE and len(_NAMED) > 1 and "" in _NAMED and _HERE not in _NAMED and _HERE 
     _AT = sys.path.index(_HERE)  # an empty entry means the working directory: ranks get it back when they are up
     sys.path.remove(_HERE)
 
-import threading  # noqa: E402
-from collections.abc import Callable, Mapping  # noqa: E402
-from typing import Any  # noqa: E402
+import gc  # noqa: E402
 
 from ddpnb.recorder import loading, parent_death  # noqa: E402
-
-
-class _Thread(threading.Thread):
-    """What the controller takes for ``multiprocessing.Process``: its heart monitor is a thread of it.
-
-    As a process of its own it can die alone, and from then on no engine could register any more.
-    """
-
-    def __init__(self, target: Callable[..., Any], kwargs: Mapping[str, Any], daemon: bool) -> None:
-        super().__init__(target=target, kwargs=kwargs, daemon=daemon, name="heart monitor")
-
-    def terminate(self) -> None:
-        """It ends with the controller."""
 
 
 def main() -> None:
@@ -54,10 +39,9 @@ def main() -> None:
     directory = os.getcwd()
     os.chdir(folder)
     if kind == "controller":
-        from ipyparallel.controller import app
+        from ddpnb.processes.engines import engine
 
-        app.Process = _Thread
-        serve = app.main
+        serve = engine.load_controller()
     elif kind == "agent":
         from ddpnb.processes.remote import agent
 
@@ -66,6 +50,7 @@ def main() -> None:
     else:
         with loading.without_collection():
             from ddpnb.recorder import rank  # imports torch
+        gc.freeze()  # else each collection looks through the half million objects of torch
 
         started = rank.start()
         started.directory = directory

@@ -23,6 +23,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from ipyparallel import Cluster
+from ipyparallel.serialize import can
 
 from ddpnb.errors import DdpnbError, LaunchError, WorldError
 from ddpnb.processes.engines.client import Client
@@ -53,7 +54,7 @@ _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
     "--IPController.db_class=NoDB",  # by default it keeps every task with its result
     f"--IPController.registration_timeout={_NEVER_S}",
-    "--HeartMonitor.period=100",  # an engine is registered after its first beat
+    "--HeartMonitor.period=100",  # see ``controller``
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
 
@@ -224,6 +225,7 @@ class EngineCluster:
 
         def connect() -> None:
             try:
+                can(None)  # its first call imports numpy: now, while ranks start, and not at the first request
                 made = Client(
                     self.submit(self._connection()).result(),
                     cluster=self._cluster,
