@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from ddpnb.explanation import Explanation, explain
     from ddpnb.job import Job, attach, jobs
+    from ddpnb.launching import doctor, launch
     from ddpnb.loading import load
     from ddpnb.model.checks import Check
     from ddpnb.model.curves import Curves, RankCurves
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     from ddpnb.render.account import TimeAccount
     from ddpnb.render.source_lines import SourceLines, lines
     from ddpnb.views.status import RankStatus
-    from ddpnb.world import World, doctor, launch
+    from ddpnb.world import World
 
 __version__ = "0.1.0"
 
@@ -83,6 +84,7 @@ _NAMES = {
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
     "ddpnb.job": "Job attach jobs",
+    "ddpnb.launching": "doctor launch",
     "ddpnb.loading": "load",
     "ddpnb.model.faults": "Fault",
     "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
@@ -102,7 +104,7 @@ _NAMES = {
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.render.source_lines": "SourceLines lines",
     "ddpnb.views.status": "RankStatus",
-    "ddpnb.world": "World doctor launch",
+    "ddpnb.world": "World",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

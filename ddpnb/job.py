@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 from ddpnb import arguments
 from ddpnb.control.job_ranks import JobRanks
 from ddpnb.control.run import Run
-from ddpnb.diagnosis.diagnose import PATIENCE
+from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.errors import UsageError
 from ddpnb.live import LiveRanks
 from ddpnb.model.findings import Diagnosis

@@ -14,6 +14,7 @@ from ddpnb.control.bisecting import Bisection
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.files import check_writable, write_whole
+from ddpnb.launching import launch
 from ddpnb.loading import load
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
@@ -22,7 +23,7 @@ from ddpnb.reenactment.plan import Plan
 from ddpnb.reenactment.planning import MOST, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
 from ddpnb.render import reenactment as render
-from ddpnb.world import World, launch
+from ddpnb.world import World
 
 Path = str | os.PathLike[str]
 _SCRIPT = "reenact.py"

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
 
-from ddpnb import arguments
-from ddpnb.control import run_requests
 from ddpnb.control.doctor import Checkup, examine
 from ddpnb.control.groups import GROUP_S, REBUILD_S, Groups
 from ddpnb.control.ranks import OwnRanks
@@ -22,119 +18,13 @@ from ddpnb.control.restart import Restart, Restarted
 from ddpnb.control.run import Run
 from ddpnb.control.runs import Runs
 from ddpnb.control.startup import Startup
-from ddpnb.diagnosis.diagnose import PATIENCE
-from ddpnb.errors import UsageError, WorldError
+from ddpnb.errors import WorldError
 from ddpnb.interrupts import put_off
 from ddpnb.live import LiveRanks
 from ddpnb.processes import devices as device_plan
+from ddpnb.processes.engines.early import Early
 from ddpnb.processes.engines.engines import Engines
-from ddpnb.processes.engines.fork_server import imports_for
-from ddpnb.processes.environment import ReservedPort, working_directory
 from ddpnb.processes.rank_processes import RankProcesses
-
-if TYPE_CHECKING:
-    import ipyparallel
-
-
-def launch(
-    n: int,
-    *,
-    backend: str | None = None,
-    devices: Sequence[int] | None = None,
-    fence: str = "raise",
-    patience: float = PATIENCE,
-    debug: bool = False,
-    port: int | None = None,
-    timeout: float = 60.0,
-    quiet: bool = False,
-    fork: bool | str | None = None,
-    hosts: ipyparallel.Client | None = None,
-) -> World:
-    """Launch ``n`` ranks, each a process with its own device and the environment variables that torchrun sets.
-
-    Args:
-        n: number of ranks.
-        backend: ``nccl`` or ``gloo``; by default DDP_BACKEND, else NCCL where there are GPUs.
-        devices: CUDA devices to use, in rank order.
-        fence: what to do when ranks issue mismatched collectives: ``raise``, ``warn`` or ``off`` (no check).
-        patience: seconds that a rank may be blocked outside any collective before it is reported as a hang.
-        debug: set the debugging variables of torch and NCCL that are safe for the backend.
-        port: MASTER_PORT; by default a free port, chosen for each run.
-        timeout: seconds to wait for all ranks to start.
-        quiet: show no progress.
-        fork: fork the ranks from one process that has torch imported, instead of a new interpreter for each: they start
-            sooner and take less memory, and share the hash seed of strings. "training": what optimizers import is there
-            too; the launch takes longer, the first training less. By default what the variable DDPNB_FORK says (1 or
-            training). Linux only.
-        hosts: a connected ``ipyparallel.Client`` with an engine on each host where ranks are to run; by default they run on
-            this machine. As many ranks as engines: each host gets as many as it has engines; otherwise they are spread
-            evenly. The Client and its engines stay yours (``docs/hosts.md``).
-
-    Returns:
-        The World, with all ranks idle.
-
-    Raises:
-        UsageError, DeviceError: invalid arguments; nothing was started.
-        LaunchError: a process did not start; all others have been stopped.
-
-    Example:
-        >>> world = ddpnb.launch(4)
-        >>> world.run("train.py").wait().outcome
-        'ok'
-    """
-    run_requests.check_terms(fence, patience)
-    imports = imports_for(fork)
-    timeout = arguments.seconds("timeout", timeout)
-    working_directory()
-    if hosts is None:
-        plan, processes, warnings = device_plan.plan(n, backend, devices), partial(Engines, fork=imports), ()
-        if port is not None:
-            arguments.whole("port", port, 1, 65535)
-            ReservedPort(port).release()
-    else:
-        if devices is not None or port is not None or fork:
-            raise UsageError("devices=, port= and fork= are for ranks on this machine.", "Leave them out with hosts=.")
-        from ddpnb.processes.remote import engines  # ranks elsewhere are rare
-        from ddpnb.processes.remote import hosts as remote
-
-        found = remote.Hosts(hosts, timeout)
-        plan, warnings = device_plan.plan_over(n, found.devices, backend), found.warnings
-        found.use(plan)
-        processes = partial(engines.RemoteEngines, plan=plan, hosts=found)
-    for warning in (*plan.warnings, *warnings):
-        print(f"ddpnb: warning: {warning}", file=sys.stderr)
-    world = World(plan, processes, fence=fence, patience=patience, debug=debug, port=port, quiet=quiet)
-    try:
-        world._own.start(timeout)
-    except BaseException:
-        with contextlib.suppress(WorldError):  # the reason why the launch failed is the error to report
-            world.close()
-        raise
-    return world
-
-
-def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, quiet: bool = False) -> Checkup:
-    """Check the distributed setup without training code: the machine, then each start-up step on ``n`` new ranks.
-
-    Args:
-        n: number of ranks; 1 checks a single process.
-        backend: as for ``launch``.
-        timeout: seconds for each step.
-        quiet: show no progress.
-
-    Returns:
-        The result of each check and step; ``outcome`` is ``ok``, ``hang`` or ``crash``.
-
-    Raises:
-        UsageError, DeviceError, LaunchError: as ``launch``.
-
-    Example:
-        >>> print(ddpnb.doctor(2).headline)
-        OK: all 11 start-up steps succeeded on 2 ranks
-    """
-    arguments.seconds("timeout", timeout)
-    with launch(n, backend=backend, quiet=quiet) as world:
-        return examine(world._own, world._groups, world._releasing, timeout)
 
 
 class World(LiveRanks):
@@ -160,8 +50,9 @@ class World(LiveRanks):
         debug: bool,
         port: int | None,
         quiet: bool,
+        early: Early | None = None,
     ) -> None:
-        ranks = OwnRanks(plan, processes, debug=debug, port=port, quiet=quiet)
+        ranks = OwnRanks(plan, processes, debug=debug, port=port, quiet=quiet, early=early)
         super().__init__(ranks)
         self._own = ranks
         replacement = Replacement(ranks, self._faults)
@@ -169,6 +60,18 @@ class World(LiveRanks):
         self._restart = Restart(ranks, replacement, self._groups, self._releasing)
         self._runs = Runs(ranks, self._breakpoints, self._faults, self._releasing, self._restart, fence, patience)
         open_worlds.add(self)
+
+    def _start(self, timeout: float) -> None:
+        """Start the ranks.
+
+        Raises:
+            LaunchError: a process did not start; the others are ended by ``close()``.
+        """
+        self._own.start(timeout)
+
+    def _examine(self, timeout: float) -> Checkup:
+        """Check the setup of the ranks, which are new: see ``doctor()``."""
+        return examine(self._own, self._groups, self._releasing, timeout)
 
     # -- what it is
 

@@ -12,9 +12,10 @@ from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository
 from ddpnb.errors import ProbeEnded, WorldError
+from ddpnb.launching import launch
 from ddpnb.processes.environment import working_directory
 from ddpnb.recorder.components import Component, Selected
-from ddpnb.world import World, launch
+from ddpnb.world import World
 
 
 class WorldProber:

@@ -111,7 +111,7 @@ LAUNCH = {
 
 @pytest.mark.parametrize("name", LAUNCH)
 def test_of_launch_and_doctor(name, monkeypatch):
-    monkeypatch.setattr("ddpnb.world.World", None)  # nothing may be started
+    monkeypatch.setattr("ddpnb.launching.Early", None)  # nothing may be started
     for value in LAUNCH[name]:
         with pytest.raises(DdpnbError):
             ddpnb.launch(**{"n": 2, "quiet": True, name: value})

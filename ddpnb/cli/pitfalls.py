@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(pitfall: Pitfall, *, fixed: bool) -> int:
+    from ddpnb.launching import launch
     from ddpnb.render import card
-    from ddpnb.world import launch
 
     with launch(pitfall.ranks, patience=min(pitfall.patience, 10.0), fence=pitfall.fence) as world:
         run = world.run(pitfall.fixed if fixed else pitfall.broken, leave_after_crash=True).wait()

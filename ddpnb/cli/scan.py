@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _counted(result: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the script and count how often each rank calls each collective."""
+    from ddpnb.launching import launch
     from ddpnb.lint.scan import joined, tally
     from ddpnb.render import scan as rendered
-    from ddpnb.world import launch
 
     with launch(arguments.run, backend=arguments.backend) as world:
         going = world.run(arguments.scripts[0], *arguments.scripts[1:], leave_after_crash=True)

@@ -19,6 +19,7 @@ from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.devices import Plan
+from ddpnb.processes.engines.early import Early
 from ddpnb.processes.environment import Port, ReservedPort, debug_environment, rank_environment
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
@@ -213,28 +214,42 @@ class OwnRanks(Ranks):
         plan: the device of each rank.
         processes: makes the processes, given a folder for their output.
         debug, port, quiet: as for ``launch()``.
+        early: what was started already, of the same plan; these ranks take it over.
     """
 
     def __init__(
-        self, plan: Plan, processes: Callable[[str], RankProcesses], *, debug: bool, port: int | None, quiet: bool
+        self,
+        plan: Plan,
+        processes: Callable[[str], RankProcesses],
+        *,
+        debug: bool,
+        port: int | None,
+        quiet: bool,
+        early: Early | None = None,
     ) -> None:
         self.plan = plan
         self.launch_s = 0.0
         self.quiet = quiet
         self._debug = debug_environment(plan.backend) if debug else {}
         self._port = port
-        self._reserved: Port | None = None
+        self._early = early
+        self._reserved: Port | None = early.port if early is not None else None
         size = len(plan.devices)
         with contextlib.ExitStack() as undo:
-            unused_port = ReservedPort()
-            undo.callback(unused_port.release)
-            self.folders = Folders(size)
-            undo.callback(self.folders.remove)
+            if early is not None:
+                unused_port, self.folders = early.unused_port, early.folders
+            else:
+                unused_port = ReservedPort()
+                undo.callback(unused_port.release)
+                self.folders = Folders(size)
+                undo.callback(self.folders.remove)
             try:
                 made = processes(self.folders.output)
             except (OSError, RuntimeError) as error:
                 raise cannot_start(error) from None
             undo.pop_all()
+        if early is not None:
+            early.hand_over()
         super().__init__(size, made, self.folders.memory, plan.description)
         self.unused_port = unused_port
         self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
@@ -270,13 +285,18 @@ class OwnRanks(Ranks):
         Raises:
             LaunchError: a process did not start.
         """
-        began = time.monotonic()
+        began = self._early.began if self._early is not None else time.monotonic()
         with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
             self._processes.progress = progress.update
             self._processes.prepare(self.folders.memory, timeout)
-            port = self.new_port()
-            self._processes.start({rank: self.environment(rank, port) for rank in range(self.size)}, timeout)
+            self._processes.start(self._first_environments(), timeout)
         self.launch_s = time.monotonic() - began
+
+    def _first_environments(self) -> dict[int, dict[str, str]]:
+        if self._early is not None:
+            return self._early.environments
+        port = self.new_port()
+        return {rank: self.environment(rank, port) for rank in range(self.size)}
 
     def environment(self, rank: int, port: int) -> dict[str, str]:
         """The environment variables of a rank's process; ``port``: MASTER_PORT."""

@@ -28,6 +28,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.diagnosis.outcome import outcome_of
+from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.diagnosis.settled import is_settled
 from ddpnb.errors import UsageError
 from ddpnb.model import checkpoints
@@ -38,7 +39,6 @@ from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
-PATIENCE = 10.0
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
 # every rank looks the same. It takes this many times the patience.
 _NOBODY_WAITS = 3

@@ -18,6 +18,7 @@ from ddpnb.control.results import FrameDiff, WorldStatus
 from ddpnb.control.run_requests import FENCES, shown_name
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CellFailed, UsageError
+from ddpnb.launching import launch
 from ddpnb.magics import arguments
 from ddpnb.magics.arguments import parse
 from ddpnb.magics.following import Cell
@@ -29,7 +30,7 @@ from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
 from ddpnb.render.text import printable, relative
-from ddpnb.world import World, launch, open_worlds
+from ddpnb.world import World, open_worlds
 
 if TYPE_CHECKING:
     from ddpnb.panels.panel import Panel

@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.errors import UsageError
 from ddpnb.model import phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
@@ -21,7 +22,6 @@ from ddpnb.model.report import Report, Source
 from ddpnb.observe.recorded_host import RecordedHost, RecordedRank, host_in
 
 FORMAT = "records of ddpnb run --record"
-PATIENCE = 10.0
 _WATCH_S, _LOOK_S = 1.0, 0.2
 # Between the last signs of life of two ranks, after which one of them ended before the other. A file system that hosts
 # share shows what was written to a mapped file up to a minute later.

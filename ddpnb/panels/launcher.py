@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import DdpnbError
 from ddpnb.job import attach, jobs
+from ddpnb.launching import launch
 from ddpnb.live import LiveRanks
 from ddpnb.model.recording import Recording
 from ddpnb.panels import asked, variable
@@ -20,7 +21,6 @@ from ddpnb.panels.panel import Panel
 from ddpnb.panels.recorded import Recorded
 from ddpnb.render import controls
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.world import launch
 
 _MOST = 8
 _JOBS = 8  # that are listed

@@ -318,9 +318,9 @@ def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(comma
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.py").write_text("")
     (tmp_path / "v.json").write_text('{"outcome": "ok"}')
-    monkeypatch.setattr("ddpnb.world.launch", launch)
+    monkeypatch.setattr("ddpnb.launching.launch", launch)
     monkeypatch.setattr("ddpnb.control.plain_run.PlainRun", launch)
-    monkeypatch.setattr("ddpnb.world.examine", lambda *given: _NoWorld().run)
+    monkeypatch.setattr("ddpnb.control.doctor.examine", lambda *given: _NoWorld().run)
     assert main([command[0], "--json", "v.json", *command[1:]]) == 1
     assert not (tmp_path / "v.json").exists()
 

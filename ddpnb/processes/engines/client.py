@@ -40,7 +40,7 @@ class Client(ipyparallel.Client):
         """Call an importable function on the main thread of an engine."""
         self._calling.own = True
         try:
-            return Reply(self[engine].apply_async(function, *args))
+            return Reply(self[engine].apply_async(*map(_pickled, (function, *args))))
         finally:
             self._calling.own = False
 
@@ -90,6 +90,13 @@ class Client(ipyparallel.Client):
     def _dispatch_iopub(self, msg: dict[str, Any]) -> None:
         if msg["header"]["msg_type"] != _PUBLISHED:
             _dispatch_iopub(self, msg)
+
+
+def _pickled(value: Any) -> serialize.PrePickled:
+    """A value to send. ipyparallel itself would look for arrays in it, and import numpy for that, before the first call."""
+    pickled = serialize.PrePickled.__new__(serialize.PrePickled)
+    pickled.buffers = [pickle.dumps(value)]
+    return pickled
 
 
 class Reply(Answer):

@@ -15,7 +15,6 @@ import logging
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -23,37 +22,24 @@ from concurrent.futures import Future
 from typing import Any
 
 from ipyparallel import Cluster
-from ipyparallel.serialize import can
 
-from ddpnb.errors import DdpnbError, LaunchError, WorldError
+from ddpnb.errors import DdpnbError, LaunchError
 from ddpnb.processes.engines.client import Client
 from ddpnb.processes.engines.forks import Forks, NoForks, RankLauncher
+from ddpnb.processes.engines.starter import CHILD, CLUSTER_ID, ENGINE_ARGS, NEVER_S, Starter
 from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.processes.rank_processes import Connection
 from ddpnb.recorder.protocol import PARENT
 
-# By its path, so that the working directory is not on the import path: a file of the user must not shadow one of our
-# modules. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would pass it on to the
-# interpreters that they start.
-CHILD = [sys.executable, os.path.join(os.path.dirname(__file__), "child.py")]
-_NEVER_S = 86_400
 START_S = 20.0  # for one process to start, or to end after SIGKILL
 _STOP_S = 30.0  # for all processes of a world to end after SIGKILL
 _NOTED_S = 1.0  # after which the exit status of a process that has ended is known
-ENGINE_ARGS = [
-    "--IPEngine.enable_nanny=False",
-    # The launcher's own time-out is the only one: it ends engines that did not start by then.
-    f"--IPEngine.timeout={_NEVER_S}",
-    f"--IPEngine.wait_for_url_file={_NEVER_S}",
-    "--IPEngine.max_heartbeat_misses=0",  # a rank does not end because its controller is slow or has died
-    "--IPEngine.startup_command=import ddpnb.recorder.rank as _r; _r.attach(); del _r",
-]
 _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
     "--IPController.db_class=NoDB",  # by default it keeps every task with its result
-    f"--IPController.registration_timeout={_NEVER_S}",
+    f"--IPController.registration_timeout={NEVER_S}",
     "--HeartMonitor.period=100",  # see ``controller``
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
@@ -65,44 +51,43 @@ class EngineCluster:
     Args:
         folder: for the files of ipyparallel.
         address: of this host, at which the controller listens. What is not the loopback is encrypted (CURVE).
+        starter: which may have started the engines already; by default a new one.
     """
 
-    def __init__(self, folder: str, address: str = LOOPBACK) -> None:
+    def __init__(self, folder: str, address: str = LOOPBACK, starter: Starter | None = None) -> None:
         self._folder = folder
         self._forks: Forks | None = None
         self._imports, self._common = "", dict[str, str]()
         log = logging.getLogger("ddpnb.processes")
         log.addHandler(logging.NullHandler())
         log.propagate = False
-        self._cluster = Cluster(
-            n=0,
-            profile_dir=os.path.join(folder, "cluster"),
-            cluster_id="world",
-            cluster_file="",
-            delay=0,
-            engines=RankLauncher,
-            controller_args=[
-                *_CONTROLLER_ARGS,
-                f"--ip={address}",
-                f"--IPController.enable_curve={address != LOOPBACK}",
-            ],
-            send_engines_connection_env=False,
-            shutdown_atexit=False,
-            log=log,
-        )
-        # One thread starts everything: Linux tells a child about the death of the *thread* that started it, so this
-        # one lives as long as the world.
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="ddpnb cluster", daemon=True)
+        self._starter = starter if starter is not None else Starter(folder)
         try:
-            self._thread.start()
-        except RuntimeError:
-            self._loop.close()
+            self._cluster = Cluster(
+                n=0,
+                profile_dir=self._starter.profile,
+                cluster_id=CLUSTER_ID,
+                cluster_file="",
+                delay=0,
+                engines=RankLauncher,
+                controller_args=[
+                    *_CONTROLLER_ARGS,
+                    f"--ip={address}",
+                    f"--IPController.enable_curve={address != LOOPBACK}",
+                ],
+                send_engines_connection_env=False,
+                load_profile=False,  # it is new and empty, and to look takes a tenth of a second
+                shutdown_atexit=False,
+                log=log,
+            )
+        except BaseException:
+            if starter is None:
+                self._starter.close()
             raise
 
     @property
     def closed(self) -> bool:
-        return self._loop.is_closed()
+        return self._starter.closed
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
         """Run ``work`` on the thread that starts processes.
@@ -110,10 +95,7 @@ class EngineCluster:
         Raises:
             WorldError: the world is closed.
         """
-        if self.closed:
-            work.close()
-            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        return self._starter.submit(work)
 
     def _launch(self, work: Coroutine[Any, Any, Any], timeout: float) -> None:
         """Start a process.
@@ -155,12 +137,8 @@ class EngineCluster:
     async def _start_forks(self) -> None:
         if self._forks is not None:
             self._forks.stop()
-        self._forks = Forks(
-            [*CHILD, "forks", self._folder, self._imports],
-            {**self._common, PARENT: str(os.getpid())},
-            os.path.join(self._folder, "forks.log"),
-            asyncio.get_running_loop(),
-        )
+        begun = self._starter.taken_forks() or self._starter.start_forks(self._imports, self._common)
+        self._forks = Forks(begun, self._starter.forks_log, asyncio.get_running_loop())
 
     def wait_for_forks(self, timeout: float) -> None:
         """Wait until engines can be forked.
@@ -201,6 +179,7 @@ class EngineCluster:
             await self._cluster.stop_engines(name)
         if self._forks is not None and not self._forks.running:
             await self._start_forks()
+        begun = self._starter.taken(rank)
         try:
             await self._cluster.start_engines(
                 n=1,
@@ -208,6 +187,8 @@ class EngineCluster:
                 environment={**environment, PARENT: str(os.getpid())},
                 engine_cmd=[*CHILD, "engine", self._folder],
                 engine_args=ENGINE_ARGS,
+                output_file=self._starter.log(rank),
+                begun=begun.process if begun is not None else None,
                 forks=self._forks,
             )
         except BaseException:
@@ -216,6 +197,8 @@ class EngineCluster:
                 failed is not None and failed.pid > 0
             ):  # started, but cannot be watched: there is no thread left for that
                 os.killpg(failed.pid, signal.SIGKILL)
+            if begun is not None:
+                begun.end()
             raise
         started(self._cluster.engines[name])
 
@@ -225,7 +208,6 @@ class EngineCluster:
 
         def connect() -> None:
             try:
-                can(None)  # its first call imports numpy: now, while ranks start, and not at the first request
                 made = Client(
                     self.submit(self._connection()).result(),
                     cluster=self._cluster,
@@ -291,10 +273,7 @@ class EngineCluster:
         try:
             self.submit(self._stop()).result(timeout=_STOP_S)
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(timeout=5)
-            if not self._loop.is_running():
-                self._loop.close()
+            self._starter.stop()
 
     async def _stop(self) -> None:
         controller = self.controller
@@ -303,6 +282,7 @@ class EngineCluster:
         try:
             await self._cluster.stop_cluster()
         finally:
+            self._starter.end_begun()
             if self._forks is not None:
                 self._forks.stop()
             # A launch that was interrupted may have started an engine that was not registered.

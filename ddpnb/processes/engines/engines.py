@@ -16,8 +16,9 @@ from ddpnb.errors import LaunchError, WorldError
 from ddpnb.processes import descendants
 from ddpnb.processes.engines.client import Client, Reply
 from ddpnb.processes.engines.cluster import START_S, EngineCluster
-from ddpnb.processes.engines.forks import NoForks, common
+from ddpnb.processes.engines.forks import NoForks
 from ddpnb.processes.engines.replying import identity, in_json
+from ddpnb.processes.engines.starter import Starter, common
 from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.exit_reasons import cannot_start, tail
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
@@ -31,12 +32,12 @@ class Engines(RankProcesses):
     Args:
         folder: the world's own folder.
         fork: fork the ranks from one process with this imported (``fork_server.serve``); empty: do not.
-        address: see ``EngineCluster``.
+        address, starter: see ``EngineCluster``.
     """
 
     ends_with_script = False
 
-    def __init__(self, folder: str, fork: str = "", address: str = LOOPBACK) -> None:
+    def __init__(self, folder: str, fork: str = "", address: str = LOOPBACK, starter: Starter | None = None) -> None:
         self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
@@ -48,7 +49,7 @@ class Engines(RankProcesses):
         self._exits: dict[int, int | None] = {}
         self._killed: set[int] = set()  # processes of ranks that we have ended
         self._environments: dict[int, dict[str, str]] = {}
-        self._cluster = EngineCluster(folder, address)
+        self._cluster = EngineCluster(folder, address, starter)
 
     # -- start
 

@@ -29,10 +29,8 @@ from ddpnb.errors import UsageError
 from ddpnb.processes.engines import engine
 from ddpnb.recorder import parent_death
 from ddpnb.recorder.loading import without_collection
-from ddpnb.recorder.protocol import FORK
+from ddpnb.recorder.protocol import FORK, PLACE_OF_RANK
 
-#: in the environment that this process begins with; each rank writes its own there, where other processes read it
-PLACE_OF_RANK = "0" * 10
 TORCH, TRAINING = "torch", "training"  # what is imported before ranks are forked
 _THREADS = "OMP_NUM_THREADS"
 _DONTNEED = 4  # of madvise

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
@@ -21,7 +21,7 @@ from ipyparallel.cluster.launcher import LocalEngineLauncher
 from traitlets import Any as Trait
 
 from ddpnb.errors import LaunchError
-from ddpnb.processes.engines.fork_server import PLACE_OF_RANK
+from ddpnb.processes.engines.starter import Begun
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.process_samples import GONE, kernel_status
 
@@ -35,13 +35,28 @@ class NoForks(LaunchError):
 
 
 class RankLauncher(LocalEngineLauncher):
-    """Starts the engine of one rank: in a new interpreter, or forked by ``forks``."""
+    """Starts the engine of one rank: in a new interpreter, or forked by ``forks``; or follows the one that was ``begun``."""
 
+    begun: Any = Trait(None, allow_none=True)
     forks: Any = Trait(None, allow_none=True)
     _ended: asyncio.Event | None = None
 
     def start(self, n: int = 1) -> Any:  # noqa: ARG002 (a launcher of one)
-        return super().start() if self.forks is None else self._fork(self.forks)
+        if self.forks is not None:
+            return self._fork(self.forks)
+        return super().start() if self.begun is None else self._follow(self.begun)
+
+    async def _follow(self, process: subprocess.Popen[bytes]) -> None:
+        self._ended = asyncio.Event()
+        self.has_begun(process.pid)
+        loop = asyncio.get_running_loop()
+
+        def wait() -> None:
+            status = process.wait()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for it any more
+                loop.call_soon_threadsafe(self.has_ended, status)
+
+        threading.Thread(target=wait, name=f"ddpnb engine {process.pid}", daemon=True).start()
 
     async def _fork(self, forks: Forks) -> None:
         self._ended = asyncio.Event()
@@ -53,15 +68,15 @@ class RankLauncher(LocalEngineLauncher):
         }
         await forks.fork(order, self)
 
-    def begun(self, pid: int) -> None:
-        """It has been forked."""
+    def has_begun(self, pid: int) -> None:
+        """It has been started."""
         self.pid = pid
         with contextlib.suppress(psutil.NoSuchProcess):  # it has ended, which is known in a moment
             self.process = psutil.Process(pid)
         self.notify_start(pid)
 
-    def ended(self, status: int | None) -> None:
-        """It has ended with this exit status (None: not known), after ``begun``."""
+    def has_ended(self, status: int | None) -> None:
+        """It has ended with this exit status (None: not known), after ``has_begun``."""
         assert self._ended is not None
         self._ended.set()
         self.notify_stop({"exit_code": status, "pid": self.pid, "identifier": self.identifier})
@@ -77,36 +92,24 @@ class Forks:
     """The process that forks engines. All methods are called on the loop's thread, which starts processes.
 
     Args:
-        command: without its descriptor, which is the last argument.
-        environment: of the ranks: it has torch imported with what is the same for all of them.
-        log: for its output.
+        begun: that process, and the socket that leads to it.
+        log: with its output.
         loop: of the thread that starts processes.
     """
 
-    def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], log: str, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, begun: Begun, log: str, loop: asyncio.AbstractEventLoop) -> None:
+        assert begun.socket is not None
+        self._process, self._socket = begun.process, begun.socket
         self._log, self._loop = log, loop
         self._asked: deque[tuple[asyncio.Future[None], RankLauncher]] = deque()
         self._engines: dict[int, RankLauncher] = {}
         self._ready: asyncio.Future[None] = loop.create_future()
         self._ready.add_done_callback(lambda ready: ready.cancelled() or ready.exception())  # nobody may wait for it
         self._is_lost = False
-        self._socket, theirs = socket.socketpair()
         try:
-            with theirs, open(log, "ab") as output:
-                self._process = subprocess.Popen(
-                    [*command, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    env={**os.environ, **environment, "RANK": PLACE_OF_RANK},
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                )
             threading.Thread(target=self._read, name="ddpnb forks", daemon=True).start()
         except BaseException:
-            self._socket.close()
+            begun.end()
             raise
 
     @property
@@ -131,7 +134,7 @@ class Forks:
 
         Args:
             order: see ``fork_server.serve``.
-            launcher: its ``begun`` is called, and later its ``ended``.
+            launcher: its ``has_begun`` is called, and later its ``has_ended``.
 
         Raises:
             OSError: the system refuses a process.
@@ -180,13 +183,13 @@ class Forks:
             else:
                 self._ready.set_result(None)
         elif "ended" in message:
-            self._engines.pop(message["pid"]).ended(message["ended"])
+            self._engines.pop(message["pid"]).has_ended(message["ended"])
         else:
             forked, launcher = self._asked.popleft()
             error = message.get("error")
             if error is None:
                 self._engines[message["pid"]] = launcher
-                launcher.begun(message["pid"])
+                launcher.has_begun(message["pid"])
             if forked.cancelled():  # nobody waits for it any more
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(launcher.pid, signal.SIGKILL)
@@ -203,7 +206,7 @@ class Forks:
             if not future.done():
                 future.set_exception(self._over())
         while self._engines:
-            self._engines.popitem()[1].ended(None)
+            self._engines.popitem()[1].has_ended(None)
 
     def _over(self) -> LaunchError:
         """How this process ended."""
@@ -218,12 +221,6 @@ class Forks:
         return LaunchError(
             f"the process that forks the engines {how}.", "Its last lines:\n    " + "\n    ".join(last) if last else ""
         )
-
-
-def common(environments: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What is the same in all of these environments."""
-    first, *others = environments
-    return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
 
 
 def refused() -> str:

@@ -22,7 +22,7 @@ import psutil
 
 from ddpnb.model import blackbox, samples
 from ddpnb.processes import connections, descendants, gpus, py_spy, source_text
-from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
+from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
 from ddpnb.processes.process_samples import Sampler

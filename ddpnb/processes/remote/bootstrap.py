@@ -13,7 +13,7 @@ import threading
 from typing import IO, Any
 
 from ddpnb.processes import devices
-from ddpnb.processes.engines.cluster import CHILD, ENGINE_ARGS
+from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
 from ddpnb.processes.remote import addresses
 from ddpnb.recorder import protocol
 

@@ -15,7 +15,7 @@ import ddpnb
 from ddpnb.errors import LaunchError
 from ddpnb.model.rank_state import RankState
 from ddpnb.processes.engines import fork_server
-from ddpnb.processes.engines.forks import common
+from ddpnb.processes.engines.starter import common
 from ddpnb.processes.py_spy import py_spy_stacks
 from tests.conftest import alive
 
