@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 from datetime import timedelta
 from importlib.util import find_spec
@@ -13,13 +14,16 @@ import torch.distributed.distributed_c10d as c10d
 from ipyparallel import Client, serialize
 from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
-from ipyparallel.controller import app
+from ipyparallel.controller import app, heartmonitor
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.calls import OPERATIONS
+from ddpnb.processes.engines.forks import RankLauncher
 from ddpnb.processes.engines.replying import in_json
+from ddpnb.processes.engines.starter import CHILD, CLUSTER_ID, ENGINE_ARGS, Starter, engine_command
+from ddpnb.recorder.protocol import PARENT
 from ddpnb.recorder.signatures import OPS
 
 
@@ -46,6 +50,39 @@ def test_ipyparallels_heart_monitor_is_made_as_a_process():
     assert source.count(" = Process(") == 3, (
         "processes/engines/child.py: the others are made where mq_class is of processes"
     )
+
+
+def test_ipyparallels_heart_monitor_and_hub():
+    """processes/engines/controller.py overrides these methods."""
+    source = inspect.getsource(heartmonitor.HeartMonitor.beat)
+    assert "new_hearts = self.responses.difference(good_hearts)" in source
+    assert "self.caller = ioloop.PeriodicCallback(self.beat, self.period)" in inspect.getsource(
+        heartmonitor.HeartMonitor.start
+    )
+    assert " = HeartMonitor(" in inspect.getsource(heartmonitor._setup_heartmonitor)
+    assert "self.hub = Hub(" in inspect.getsource(app.IPController)
+    assert "self.incoming_registrations[heart] = " in inspect.getsource(app.Hub.register_engine)
+    assert "self.incoming_registrations.pop(heart)" in inspect.getsource(app.Hub.finish_registration)
+
+
+def test_what_ipyparallel_imports():
+    """processes/engines/engine.py keeps an engine and a controller from importing what they do not use."""
+    source = Path(find_spec("ipyparallel").origin).read_text()
+    lines = [line.split("#")[0].strip() for line in source.splitlines() if "from .cluster" in line]
+    assert lines == [f"from .cluster import {name}" for name in ("Cluster", "ClusterManager")]
+    scheduler = Path(find_spec("ipyparallel.controller.task_scheduler").origin).read_text()
+    assert "    import numpy\nexcept ImportError:\n    numpy = None" in scheduler
+
+
+def test_an_engine_that_was_started_early_is_as_one_that_ipyparallel_starts(tmp_path):
+    begins = Starter(str(tmp_path))
+    begins.close()
+    launcher = RankLauncher(
+        profile_dir=begins.profile, cluster_id=CLUSTER_ID, environment={"RANK": "1", PARENT: str(os.getpid())},
+        engine_cmd=[*CHILD, "engine", str(tmp_path)], engine_args=ENGINE_ARGS,
+    )  # fmt: skip
+    assert launcher.args == engine_command(str(tmp_path))
+    assert launcher.get_env() == begins.environment({"RANK": "1"})
 
 
 def test_an_engine_has_no_channel_for_a_debugger():

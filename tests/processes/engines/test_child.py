@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import psutil
 import pytest
 
@@ -85,3 +88,25 @@ def test_a_launch_error_shows_the_log_of_who_died_at_an_import(tmp_path, monkeyp
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with pytest.raises(LaunchError, match=rf"{who}(.|\n)*Its last lines:(.|\n)*ModuleNotFoundError: .*{name}"):
         ddpnb.launch(1, backend="gloo", quiet=True)
+
+
+LOADED = """
+import sys
+from ddpnb.processes.engines import engine
+main = engine.{load}()
+print([name for name in {unwanted} if name in sys.modules])
+import ipyparallel
+from ipyparallel import Cluster
+print(ipyparallel.Cluster is Cluster, Cluster.__module__, ipyparallel.ClusterManager.__module__, hasattr(ipyparallel, "x"))
+import numpy
+"""
+
+
+@pytest.mark.parametrize(
+    ("load", "unwanted"),
+    [("load", ["ipyparallel.cluster", "debugpy"]), ("load_controller", ["ipyparallel.cluster", "numpy"])],
+)
+def test_what_an_engine_and_a_controller_do_not_import_is_there_for_the_user(load, unwanted):
+    code = LOADED.format(load=load, unwanted=unwanted)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines() == ["[]", "True ipyparallel.cluster.cluster ipyparallel.cluster.cluster False"]
