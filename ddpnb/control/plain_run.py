@@ -17,6 +17,7 @@ from ddpnb.processes.environment import ReservedPort, debug_environment, rank_en
 from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.forked import ForkedProcesses
 from ddpnb.processes.jobs.injection import injected
+from ddpnb.processes.jobs.parents import Parents
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 
 _TICK_S = 0.1
@@ -35,6 +36,7 @@ class PlainRun:
         stream: where to print the output; None: nowhere.
         environment: to begin with; None: that of this process.
         directory: where the ranks run; None: where this process does.
+        parents: for runs with ``fork`` that follow one another; None: torch is imported for this one.
 
     Raises:
         LaunchError: there is no room, or the system refuses a process.
@@ -55,6 +57,7 @@ class PlainRun:
         stream: TextIO | None = sys.stdout,
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
+        parents: Parents | None = None,
     ) -> None:
         began = time.monotonic()
         ranks = range(len(plan.devices))
@@ -67,8 +70,10 @@ class PlainRun:
             log_folder = os.path.abspath(log_dir) if log_dir is not None else folders.log_dir(1)
             prepare_logs(log_folder, ranks)
             paths = {rank: os.path.join(log_folder, f"rank{rank}.log") for rank in ranks}
-            self.processes = processes = (ForkedProcesses if fork else SpawnedProcesses)(
-                folders.memory, program, paths, directory
+            self.processes = processes = (
+                ForkedProcesses(folders.memory, program, paths, directory, parents)
+                if fork
+                else SpawnedProcesses(folders.memory, program, paths, directory)
             )
             undo.callback(processes.stop)
             given = debug_environment(plan.backend) if debug else {}
@@ -99,6 +104,11 @@ class PlainRun:
     def folder(self) -> str:
         """Where ``ddpnb.attach()`` finds the ranks."""
         return self.processes.folder
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the ranks were killed for a reason that has nothing to do with them: they can run again."""
+        return isinstance(self.processes, ForkedProcesses) and self.processes.is_lost
 
     def wait_for_end(self) -> None:
         """Wait until all processes have ended."""

@@ -23,6 +23,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
 from ddpnb.processes.environment import ReservedPort, working_directory
+from ddpnb.processes.jobs.parents import Parents
 from ddpnb.processes.jobs.spawned import Program
 
 _TAIL = 4096  # bytes of output in which the last line is looked for
@@ -30,6 +31,7 @@ _LINE = 200
 _Ended = tuple[Diagnosis, int, str, Recording | None]  # with the exit status and the last line of output
 _TICK_S = 0.02
 _MOST_JOBS = 64
+_AGAIN = 2  # how often a probe begins again that was lost with the process that forks its ranks
 _PORTS = ("MASTER_PORT", "PET_MASTER_PORT")  # the second is that of torchrun
 
 
@@ -87,6 +89,11 @@ class Prober:
     repository: Repository | None = None
     directory: str = field(default_factory=working_directory)
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _parents: Parents | None = None  # of forked ranks
+
+    def __post_init__(self) -> None:
+        if self.job.fork:
+            self._parents = Parents()
 
     def options(self, trying: Trying) -> list[str]:
         """The options of ``ddpnb run`` that make a probe's ranks."""
@@ -166,6 +173,7 @@ class Prober:
             stream=None,
             environment=environment,
             directory=directory,
+            parents=self._parents,
         )
         return stack.enter_context(run)
 
@@ -188,6 +196,8 @@ class Prober:
 class _Run(Protocol):
     """The processes of a probe."""
 
+    @property
+    def is_lost(self) -> bool: ...
     def poll(self) -> bool: ...
     def ended(self) -> _Ended: ...
 
@@ -196,6 +206,10 @@ class _Run(Protocol):
 class _Script:
     run: PlainRun
     logs: str
+
+    @property
+    def is_lost(self) -> bool:
+        return self.run.is_lost
 
     def poll(self) -> bool:
         return self.run.run.done
@@ -211,6 +225,7 @@ class _Script:
 class _Command:
     run: CommandRun
     logs: str
+    is_lost = False
 
     def poll(self) -> bool:
         return self.run.poll()
@@ -233,8 +248,14 @@ class Probing:
 
     def __init__(self, prober: Prober, trying: Trying) -> None:
         self._began = time.monotonic()
+        self._prober, self._trying = prober, trying
+        self._again = _AGAIN
+        self._start()
+
+    def _start(self) -> None:
         self._run: _Run | None = None
         self._failed = ""  # why it could not be started
+        prober, trying = self._prober, self._trying
         self._directory = prober.directory
         with ExitStack() as stack:
             try:
@@ -253,7 +274,14 @@ class Probing:
 
     def poll(self) -> bool:
         """Whether it has ended, or is known never to end."""
-        return self._run is None or self._run.poll()
+        if self._run is None or not self._run.poll():
+            return self._run is None
+        if self._run.is_lost and self._again:
+            self._again -= 1
+            self.close()
+            self._start()
+            return False
+        return True
 
     def wait(self) -> Ran:
         """How it went, once that is known. Its processes are ended."""
@@ -262,6 +290,8 @@ class Probing:
         try:
             if self._run is None:
                 return Ran(reason=self._failed, seconds=self._seconds, ran=False)
+            if self._run.is_lost:
+                return Ran(reason="the process that forks the ranks died", seconds=self._seconds, ran=False)
             diagnosis, status, last, recording = self._run.ended()
         except DdpnbError as error:
             return Ran(reason=error.what, seconds=self._seconds, ran=False)

@@ -1,4 +1,7 @@
-"""Forks the ranks of ``ddpnb run --fork`` from one process that has torch imported. The argument is a file: see ``main``.
+"""Forks the ranks of ``ddpnb run --fork`` from one process that has torch imported.
+
+The argument is a file: see ``main``. Or it is ``serve`` and a socket, for runs that follow one another: then the process
+forks one for each run, which forks its ranks. No program of the user is ever imported in it.
 
 The hash seed and whatever torch chose when it was imported are the same on all ranks, which in separate processes they
 are not; random number generators get new seeds.
@@ -12,10 +15,12 @@ import random
 import runpy
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 # The first rank holds the store. A client that comes before it tries again half a second later (torch 2.13).
 _LEAD_S = 0.05
+_IDLE_S = 60.0  # after which a process that serves ends
 
 
 def main(path: str) -> None:
@@ -25,17 +30,62 @@ def main(path: str) -> None:
         path: of a JSON file: folder, and for each rank its variables and log; script, arguments, and whether it is a
             module.
     """
+    from ddpnb.recorder import parent_death
+
+    order = _read(path)
+    _load(order)
+    parent_death.bind_to_parent()
+    _fork_ranks(order)
+
+
+def serve(descriptor: int) -> None:
+    """Do the same for each order on this socket, in a fork of its own.
+
+    An order has ``path`` (as for ``main``), ``environment``, ``directory`` and ``log`` (of the fork).
+    """
+    import torch
+
+    from ddpnb.recorder import parent_death, protocol, shown_environment
+    from ddpnb.recorder.forking import Forking
+
+    parent_death.bind_to_parent()
+    place = shown_environment.place_of(protocol.FOLDER, protocol.PLACE_OF_FOLDER)
+
+    def become(order: Mapping[str, Any], parent: int) -> None:
+        os.setsid()
+        _log_to(order["log"])
+        os.chdir(order["directory"])
+        os.environ.clear()
+        os.environ.update(order["environment"])
+        shown_environment.show(place, protocol.FOLDER, os.environ[protocol.FOLDER], protocol.PLACE_OF_FOLDER)
+        parent_death.bind_to_parent(parent)
+
+    unfit = "CUDA is initialised" if torch.cuda.is_initialized() else ""
+    order = Forking(descriptor, become).serve(unfit, lambda order: _load(_read(order["path"])), _IDLE_S)
+    _fork_ranks(_read(order["path"]))
+
+
+def _read(path: str) -> dict[str, Any]:
     with open(path) as file:
-        order: dict[str, Any] = json.load(file)
+        return json.load(file)
+
+
+def _load(order: Mapping[str, Any]) -> None:
+    """Import what all ranks need."""
+    import torch
+
+    from ddpnb.inject import activation  # noqa: F401
+    from ddpnb.recorder import plain  # noqa: F401
+
+    if not order["module"] and _wraps_models(order["script"]):
+        import torch._dynamo  # noqa: F401 (by the wrapper, which takes half as long as to import torch)
+
+
+def _fork_ranks(order: Mapping[str, Any]) -> None:
     import torch
 
     from ddpnb.inject import activation
-    from ddpnb.recorder import parent_death, plain  # noqa: F401 (imported once for all ranks)
 
-    if not order["module"] and _wraps_models(order["script"]):
-        import torch._dynamo  # by the wrapper, which takes half as long as to import torch
-
-    parent_death.bind_to_parent()
     ranks: dict[int, int] = {}
     for rank, given in order["ranks"].items():
         pid = os.fork()
@@ -66,17 +116,21 @@ def _wraps_models(script: str) -> bool:
 def _become(given: dict[str, Any]) -> None:
     os.setsid()
     os.environ.update(given["variables"], DDPNB_PARENT=str(os.getppid()))
-    log = os.open(given["log"], os.O_WRONLY | os.O_APPEND)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    _log_to(given["log"])
     random.seed()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed()
 
 
-def _run(order: dict[str, Any]) -> None:
+def _log_to(path: str) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+
+
+def _run(order: Mapping[str, Any]) -> None:
     script, arguments = order["script"], order["arguments"]
     sys.argv = [script, *arguments]
     sys.orig_argv = [sys.executable, *(["-m"] if order["module"] else []), *sys.argv]
@@ -98,4 +152,7 @@ def _write(folder: str, name: str, number: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "serve":
+        serve(int(sys.argv[2]))
+    else:
+        main(sys.argv[1])

@@ -3,9 +3,6 @@
 It starts no thread and initialises no device, so that the memory of all ranks can come from it. A rank is then as in an
 interpreter of its own, but for the hash seed of strings and what a module chose from the environment at its import: these
 are the same on all ranks.
-
-The launcher writes orders, and reads answers, as lines of JSON on a socket. Each order gets an answer (``pid``, or
-``error``), in their order; ``pid`` and ``ended`` together say how a rank ended (negative: by a signal).
 """
 
 from __future__ import annotations
@@ -13,12 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import json
 import os
 import random
-import select
-import signal
-import socket
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -27,7 +20,8 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.processes.engines import engine
-from ddpnb.recorder import parent_death
+from ddpnb.recorder import parent_death, shown_environment
+from ddpnb.recorder.forking import Forking
 from ddpnb.recorder.loading import without_collection
 from ddpnb.recorder.protocol import FORK, PLACE_OF_RANK
 
@@ -62,90 +56,6 @@ def imports_for(fork: object) -> str:
     return known[text]
 
 
-class _Server:
-    """Serves the orders of the launcher.
-
-    Args:
-        descriptor: of the socket.
-    """
-
-    def __init__(self, descriptor: int) -> None:
-        self._place = _place_of(f"RANK={PLACE_OF_RANK}".encode())
-        os.environ.pop("RANK", None)  # whatever is imported here must not take it for its rank
-        self._socket = socket.socket(fileno=descriptor)
-        self._woken, wake = os.pipe()
-        os.set_blocking(self._woken, False)
-        os.set_blocking(wake, False)
-        self._wake = wake
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._handler = signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._received = b""
-
-    def serve(self) -> dict[str, Any]:
-        """Serve until the launcher closes the socket. Returns only in a forked engine, with its order."""
-        unfit = _unfit()
-        self._send({"ready": True, "unfit": unfit})
-        if unfit:
-            os._exit(0)
-        while True:
-            ready, _, _ = select.select([self._socket, self._woken], [], [])
-            if self._woken in ready:
-                self._report_ends()
-            if self._socket not in ready:
-                continue
-            received = self._socket.recv(1 << 16)
-            if not received:
-                os._exit(0)  # the ranks die with this process
-            *lines, self._received = (self._received + received).split(b"\n")
-            for line in lines:
-                order = json.loads(line)
-                if self._fork(order):
-                    return order
-
-    def _fork(self, order: Mapping[str, Any]) -> bool:
-        """Fork an engine; whether this is it."""
-        parent = os.getpid()
-        begun, begin = os.pipe()
-        try:
-            pid = os.fork()
-        except OSError as error:
-            os.close(begun)
-            os.close(begin)
-            self._send({"error": error.errno})
-            return False
-        if not pid:
-            os.close(begun)
-            self._leave()
-            _become(order, parent, self._place)
-            os.close(begin)
-            return True
-        os.close(begin)
-        os.read(begun, 1)  # the end of the file: it has a session of its own, and can be killed with all that it starts
-        os.close(begun)
-        self._send({"pid": pid})
-        return False
-
-    def _leave(self) -> None:
-        """In a forked engine: nothing is left of the server."""
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, self._handler if self._handler is not None else signal.SIG_DFL)
-        self._socket.close()
-        os.close(self._woken)
-        os.close(self._wake)
-
-    def _report_ends(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._woken, 1 << 10):
-                pass
-        with contextlib.suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                self._send({"pid": ended[0], "ended": os.waitstatus_to_exitcode(ended[1])})
-
-    def _send(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):  # then the next read ends this process
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
-
-
 def serve(imports: str, descriptor: int) -> dict[str, Any]:
     """Import what ranks need, and fork them. Returns only in a forked engine, with its order.
 
@@ -155,7 +65,9 @@ def serve(imports: str, descriptor: int) -> dict[str, Any]:
         imports: ``TORCH``, or ``TRAINING``: also what each optimizer of torch imports when it is made, 150 MB.
         descriptor: of the socket.
     """
-    server = _Server(descriptor)
+    place = shown_environment.place_of("RANK", PLACE_OF_RANK)
+    os.environ.pop("RANK", None)  # whatever is imported here must not take it for its rank
+    forking = Forking(descriptor, lambda order, parent: _become(order, parent, place))
     with without_collection():
         from ddpnb.recorder import hidden_modules, rank  # noqa: F401 (imports torch)
 
@@ -168,7 +80,7 @@ def serve(imports: str, descriptor: int) -> dict[str, Any]:
                 import_module(name)
     gc.freeze()
     _leave_files()
-    return server.serve()
+    return forking.serve(_unfit())
 
 
 def _unfit() -> str:
@@ -229,7 +141,7 @@ def _become(order: Mapping[str, Any], parent: int, place: int | None) -> None:
     for name in os.environ.keys() - wanted.keys():
         del os.environ[name]
     os.environ.update(wanted)
-    _write_rank(place, wanted["RANK"])
+    shown_environment.show(place, "RANK", wanted["RANK"], PLACE_OF_RANK)
     parent_death.bind_to_parent(parent)
     sys.argv[1:] = order["arguments"]
     sys.orig_argv = [sys.executable, *sys.argv]
@@ -250,25 +162,3 @@ def _reseed() -> None:
         numpy.random.seed()
     if (processes := sys.modules.get("multiprocessing.process")) is not None:
         processes.current_process().authkey = os.urandom(32)
-
-
-def _place_of(variable: bytes) -> int | None:
-    """Where a variable of the environment that this process was started with lies in memory.
-
-    What ``os.environ`` sets lies elsewhere: others (``/proc/PID/environ``) see only what a process was started with.
-    """
-    strings = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")
-    index = 0
-    while address := strings[index]:
-        if ctypes.string_at(address) == variable:
-            return address
-        index += 1
-    return None
-
-
-def _write_rank(place: int | None, rank: str) -> None:
-    """Show the rank to those who read the environment of this process: what it forks is found by it."""
-    if place is None or len(rank) > len(PLACE_OF_RANK) - 3:
-        return
-    text = f"RANK={rank}".encode() + b"\0_="  # the rest is another variable: a block has no empty one
-    ctypes.memmove(place, text, len(text))

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Mapping
 
 from ddpnb.inject import fork_ranks
+from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
 from ddpnb.processes.jobs.spawned import START_S, Program, SpawnedProcesses
 from ddpnb.recorder import protocol
 
@@ -20,9 +21,12 @@ class ForkedProcesses(SpawnedProcesses):
 
     Args:
         folder, program, logs, directory: as for ``SpawnedProcesses``.
+        parents: fork the process that forks them; None: it is started by itself.
     """
 
-    def __init__(self, folder: str, program: Program, logs: Mapping[int, str], directory: str) -> None:
+    def __init__(
+        self, folder: str, program: Program, logs: Mapping[int, str], directory: str, parents: Parents | None = None
+    ) -> None:
         super().__init__(folder, program, {**logs, _PARENT: os.path.join(folder, "fork.log")}, directory)
         self._order = {
             "folder": folder,
@@ -33,6 +37,8 @@ class ForkedProcesses(SpawnedProcesses):
         self._path = os.path.join(folder, "fork.json")
         self._command = [program.python, fork_ranks.__file__, self._path]
         self._pids: dict[int, int] = {}
+        self._parents = parents
+        self._parent: Parent | None = None
 
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float = START_S) -> None:
         common = set.intersection(*(set(environment.items()) for environment in environments.values()))
@@ -45,6 +51,19 @@ class ForkedProcesses(SpawnedProcesses):
         with open(self._path, "w") as file:
             json.dump({**self._order, "ranks": ranks}, file)
         super().start({_PARENT: dict(common)}, timeout)
+
+    def _start(self, rank: int, environment: dict[str, str]) -> None:
+        if self._parents is not None:
+            with contextlib.suppress(NoParent):
+                self._parent = self._parents.start(self._path, environment, self._directory, self._logs[rank])
+                self._children[rank] = self._parent
+                return
+        super()._start(rank, environment)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether they were killed because a process died that has nothing to do with them: it forked their parent."""
+        return self._parent is not None and self._parent.is_lost
 
     def _marks(self, environment: dict[str, str]) -> dict[str, str]:
         return environment  # the one that forks is no rank

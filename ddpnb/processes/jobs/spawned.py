@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Protocol
 
 import psutil
 
@@ -47,6 +48,14 @@ class Program:
         return [self.python, *(["-m"] if self.module else []), self.script, *self.arguments]
 
 
+class Child(Protocol):
+    """A process that was started, as ``subprocess.Popen`` has it."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+
+
 class SpawnedProcesses(JobProcesses):
     """One process per rank.
 
@@ -63,7 +72,7 @@ class SpawnedProcesses(JobProcesses):
         self._logs = logs
         self._directory = directory
         self._owner = os.getpid()
-        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, Child] = {}
         self._devices: dict[int, str] = {}
         self._waiting = threading.Lock()
         # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
