@@ -1,6 +1,6 @@
 """Forks the ranks of ``ddpnb run --fork`` from one process that has torch imported.
 
-The argument is a file: see ``main``. Or it is ``serve`` and a socket, for runs that follow one another: then the process
+The argument is a file: see ``main``. Or it is ``serve``, a socket and a time, for runs that follow one another: then the process
 forks one for each run, which forks its ranks. No program of the user is ever imported in it.
 
 The hash seed and whatever torch chose when it was imported are the same on all ranks, which in separate processes they
@@ -20,7 +20,6 @@ from typing import Any
 
 # The first rank holds the store. A client that comes before it tries again half a second later (torch 2.13).
 _LEAD_S = 0.05
-_IDLE_S = 60.0  # after which a process that serves ends
 
 
 def main(path: str) -> None:
@@ -38,8 +37,8 @@ def main(path: str) -> None:
     _fork_ranks(order)
 
 
-def serve(descriptor: int) -> None:
-    """Do the same for each order on this socket, in a fork of its own.
+def serve(descriptor: int, idle_s: float) -> None:
+    """Do the same for each order on this socket, in a fork of its own; end after so many seconds without one.
 
     An order has ``path`` (as for ``main``), ``environment``, ``directory`` and ``log`` (of the fork).
     """
@@ -61,7 +60,7 @@ def serve(descriptor: int) -> None:
         parent_death.bind_to_parent(parent)
 
     unfit = "CUDA is initialised" if torch.cuda.is_initialized() else ""
-    order = Forking(descriptor, become).serve(unfit, lambda order: _load(_read(order["path"])), _IDLE_S)
+    order = Forking(descriptor, become).serve(unfit, lambda order: _load(_read(order["path"])), idle_s)
     _fork_ranks(_read(order["path"]))
 
 
@@ -153,6 +152,6 @@ def _write(folder: str, name: str, number: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "serve":
-        serve(int(sys.argv[2]))
+        serve(int(sys.argv[2]), float(sys.argv[3]))
     else:
         main(sys.argv[1])

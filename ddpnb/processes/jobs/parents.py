@@ -26,6 +26,7 @@ from ddpnb.inject import fork_ranks
 from ddpnb.recorder import protocol
 
 _MOST = 2  # that live at the same time: each takes as much memory as a process with torch
+_IDLE_S = 60.0  # after which one that is not used ends
 _START_S = 60.0
 _END_S = 20.0
 #: that differ from run to run, and that no import of torch reads
@@ -138,7 +139,7 @@ class _Source:
         self._socket, theirs = socket.socketpair()
         with theirs, open(os.path.join(self._folder.name, "log"), "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, fork_ranks.__file__, "serve", str(theirs.fileno())],
+                [sys.executable, fork_ranks.__file__, "serve", str(theirs.fileno()), str(_IDLE_S)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -1,0 +1,212 @@
+"""Probes whose ranks are forked, all from one process with torch: each is as one that has a process of its own for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from ddpnb.bisection.varied import Trying
+from ddpnb.control.probing import Job, Prober
+from ddpnb.processes.jobs import parents
+from ddpnb.processes.jobs.parents import Parents
+from tests.conftest import alive
+
+pytestmark = pytest.mark.world
+
+WITHIN_S = 30.0
+SCRIPT = """
+import json, os, random, sys
+import torch, torch.distributed as dist
+import mine
+
+dist.init_process_group("gloo")
+total = torch.ones(1) * dist.get_rank()
+dist.all_reduce(total)
+facts = {
+    "arguments": sys.argv[1:], "mine": mine.value, "seen": hasattr(torch, "left_behind"), "sum": total.item(),
+    "directory": os.getcwd(), "ranks": [os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")],
+    "mark": os.environ.get("MARK"), "threads": [os.environ["OMP_NUM_THREADS"], torch.get_num_threads()],
+    "random": [random.random(), torch.rand(1).item()], "pid": os.getpid(), "parent": os.getppid(),
+}
+torch.left_behind = os.environ["LEFT_BEHIND"] = "yes"
+with open(f"{sys.argv[1]}.{dist.get_rank()}.json", "w") as file:
+    json.dump(facts, file)
+dist.destroy_process_group()
+if "fail" in sys.argv:
+    raise ValueError("as asked")
+if "parent dies" in sys.argv and facts["ranks"][0] == "0":
+    os.kill(os.getppid(), 9)
+"""
+WAITS = """
+import os, time
+if os.environ["RANK"] == "0":
+    attempt = sum(name.startswith("attempt") for name in os.listdir())
+    open(f"attempt{attempt}", "w").close()
+    time.sleep(0 if attempt else 1000)
+"""
+ORPHAN = """
+import os, time
+if not os.fork():  # as a data loader does, in a session of its own
+    os.setsid()
+    with open(f"orphan{os.environ['RANK']}", "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(1000)
+while not os.path.exists(f"orphan{os.environ['RANK']}") or not open(f"orphan{os.environ['RANK']}").read():
+    time.sleep(0.01)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("value = 1\n")
+    for name, text in {"train": SCRIPT, "waits": WAITS, "orphan": ORPHAN}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    return tmp_path
+
+
+@pytest.fixture
+def prober(folder):
+    """One with two forked ranks; nothing of it is left at the end."""
+    before = threading.active_count()
+    made = Prober(Job(size=2, fork=True, backend="gloo", patience=3.0))
+    yield made
+    processes = psutil.Process().children(recursive=True)
+    made._parents.close()
+    assert not [process for process in processes if alive(process.pid)]
+    until(lambda: threading.active_count() <= before)
+    assert threading.active_count() <= before
+
+
+def until(condition):
+    end = time.monotonic() + WITHIN_S
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return condition()
+
+
+def sources(prober):
+    return [source._process.pid for source in prober._parents._sources.values()]
+
+
+def run(prober, *arguments, **environment):
+    ran = prober.run(Trying(("train.py", *arguments), environment))
+    return ran, [json.loads(open(f"{arguments[0]}.{rank}.json").read()) for rank in (0, 1)]
+
+
+def test_each_probe_begins_in_the_same_state(prober, folder):
+    ran, first = run(prober, "a")
+    assert ran.ran and not ran.failures, ran
+    (source,) = sources(prober)
+    (folder / "mine.py").write_text("value = 2  # of another commit\n")
+    ran, failed = run(prober, "b", "fail")
+    assert [failure.code for failure in ran.failures] == ["DDP312"] and "as asked" in ran.reason
+    ran, last = run(prober, "c")
+    assert ran.ran and not ran.failures, ran
+    assert sources(prober) == [source]
+    for rank in (0, 1):
+        assert [found[rank]["mine"] for found in (first, failed, last)] == [1, 2, 2]
+        for found in (first[rank], failed[rank], last[rank]):
+            assert (found["seen"], found["sum"], found["directory"]) == (False, 1.0, str(folder))
+            assert found["ranks"] == [str(rank), str(rank), "2"] and found["threads"] == ["1", 1]
+            assert "LEFT_BEHIND" not in os.environ and found["parent"] != source
+    randoms = [tuple(found[rank]["random"]) for found in (first, failed, last) for rank in (0, 1)]
+    assert len(set(randoms)) == 6 and len({one["pid"] for found in (first, failed, last) for one in found}) == 6
+
+
+def test_another_environment_is_not_shared(prober, monkeypatch):
+    assert run(prober, "a", MARK="1")[1][0]["mark"] == "1"
+    assert run(prober, "b", MARK="2")[1][1]["mark"] == "2"
+    assert run(prober, "c", MARK="1")[1][1]["mark"] == "1"
+    kept = sources(prober)
+    assert len(kept) == 2
+    assert run(prober, "d", MARK="3")[1][0]["mark"] == "3"
+    assert len(sources(prober)) == 2 and not alive(kept[0]) and alive(kept[1])  # the one that was used last
+
+
+def test_a_probe_whose_parent_dies_fails_and_the_next_one_does_not(prober):
+    ran, _ = run(prober, "a", "parent dies")
+    assert ran.ran and ran.failures
+    ran, _ = run(prober, "b")
+    assert ran.ran and not ran.failures and len(sources(prober)) == 1
+
+
+def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, folder):
+    """It says nothing of the program."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(prober.run(Trying(("waits.py",)))))
+    thread.start()
+    assert until((folder / "attempt0").exists)
+    (source,) = sources(prober)
+    os.kill(source, signal.SIGKILL)
+    thread.join(WITHIN_S)
+    (ran,) = answers
+    assert ran.ran and not ran.failures and (folder / "attempt1").exists(), ran
+    assert source not in sources(prober)
+
+
+def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
+    ran = prober.run(Trying(("orphan.py",)))
+    assert ran.ran
+    orphans = [int((folder / f"orphan{rank}").read_text()) for rank in (0, 1)]
+    assert until(lambda: not any(map(alive, orphans)))
+
+
+def test_it_ends_when_it_is_not_used(prober, monkeypatch):
+    monkeypatch.setattr(parents, "_IDLE_S", 0.5)
+    run(prober, "a")
+    (source,) = sources(prober)
+    assert until(lambda: not alive(source))
+    assert run(prober, "b")[0].ran and sources(prober) != [source]
+
+
+def test_it_dies_with_the_process_that_probes(folder):
+    text = (
+        "import os, time\n"
+        "from tests.processes.jobs.test_parents import Job, Prober, Trying, sources\n"
+        "prober = Prober(Job(size=2, fork=True, backend='gloo'))\n"
+        "assert prober.run(Trying(('train.py', 'a'))).ran\n"
+        "print(*sources(prober), flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
+    with subprocess.Popen([sys.executable, "-c", text], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            source = int(process.stdout.readline())
+            assert alive(source)
+        finally:
+            process.kill()
+    assert until(lambda: not alive(source))
+
+
+def test_relative_entries_of_the_python_path_are_not_shared_between_folders(folder, tmp_path):
+    """A commit is checked out in a folder of its own: what it has there is not imported for another one."""
+    shared = Parents()
+    order = {"folder": str(tmp_path), "script": "none.py", "arguments": [], "module": False, "ranks": {}}
+    (tmp_path / "order.json").write_text(json.dumps(order))
+    (tmp_path / "other").mkdir()
+
+    def start(directory, **more):
+        environment = {**os.environ, "DDPNB_FOLDER": str(tmp_path), "DDPNB_PARENT": str(os.getpid()), **more}
+        parent = shared.start(str(tmp_path / "order.json"), environment, str(directory), str(tmp_path / "log"))
+        assert until(lambda: parent.poll() is not None) and parent.poll() == 0, (tmp_path / "log").read_text()
+
+    try:
+        for directory in (tmp_path, tmp_path / "other"):
+            start(directory, PYTHONPATH=f"/opt/mine{os.pathsep}src")
+        assert {source._process.args[0] for source in shared._sources.values()} == {sys.executable}
+        assert [place for place, _ in shared._sources] == [str(tmp_path), str(tmp_path / "other")]
+        for directory in (tmp_path, tmp_path / "other"):
+            start(directory, PYTHONPATH="/opt/mine")
+        assert [place for place, _ in shared._sources] == [str(tmp_path / "other"), "/"]
+    finally:
+        shared.close()
