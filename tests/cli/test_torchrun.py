@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -14,6 +15,15 @@ from tests.cli.commands import ddpnb
 def test_a_module_on_two_ranks(options, job):
     done = ddpnb("run", *options, "-m", "train", "well", cwd=job)
     assert (done.returncode, done.stderr, done.stdout.count("total")) == (0, "", 2)
+
+
+@pytest.mark.parametrize("options", [[], ["--fork"]], ids=["new", "fork"])
+def test_an_exception_of_the_only_rank(options, tmp_path):
+    (tmp_path / "fails.py").write_text("import torch\n\nraise ValueError('as asked')\n")
+    done = ddpnb("run", "-n", 1, *options, "--json", "v.json", "fails.py", cwd=tmp_path)
+    (finding,) = json.loads((tmp_path / "v.json").read_text())["findings"]
+    assert (done.returncode, finding["code"], finding["culprits"]) == (1, "DDP312", [0]), done.stderr
+    assert "ValueError: as asked" in finding["summary"] and finding["where"][0]["line"] == 3
 
 
 @pytest.mark.parametrize("options", [["--nproc-per-node", "2"], ["--nproc_per_node=2", "--standalone"]])

@@ -41,7 +41,11 @@ class ForkedProcesses(SpawnedProcesses):
         self._parent: Parent | None = None
 
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float = START_S) -> None:
-        common = set.intersection(*(set(environment.items()) for environment in environments.values()))
+        # With a rank, also the only one, the process that forks would take itself for that rank.
+        everything = (
+            set(environment.items()) - {("RANK", environment["RANK"])} for environment in environments.values()
+        )
+        common = set.intersection(*everything)
         ranks = {
             rank: {"variables": dict(set(environment.items()) - common), "log": self._logs[rank]}
             for rank, environment in environments.items()
