@@ -9,6 +9,7 @@ are not; random number generators get new seeds.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -42,12 +43,13 @@ def serve(descriptor: int, idle_s: float) -> None:
 
     An order has ``path`` (as for ``main``), ``environment``, ``directory`` and ``log`` (of the fork).
     """
-    import torch
-
     from ddpnb.recorder import parent_death, protocol, shown_environment
     from ddpnb.recorder.forking import Forking
+    from ddpnb.recorder.loading import without_collection
 
     parent_death.bind_to_parent()
+    with without_collection():
+        import torch
     place = shown_environment.place_of(protocol.FOLDER, protocol.PLACE_OF_FOLDER)
 
     def become(order: Mapping[str, Any], parent: int) -> None:
@@ -71,13 +73,17 @@ def _read(path: str) -> dict[str, Any]:
 
 def _load(order: Mapping[str, Any]) -> None:
     """Import what all ranks need."""
-    import torch
+    from ddpnb.recorder.loading import without_collection
 
-    from ddpnb.inject import activation  # noqa: F401
-    from ddpnb.recorder import plain  # noqa: F401
+    with without_collection():
+        import torch
 
-    if not order["module"] and _wraps_models(order["script"]):
-        import torch._dynamo  # noqa: F401 (by the wrapper, which takes half as long as to import torch)
+        from ddpnb.inject import activation  # noqa: F401
+        from ddpnb.recorder import plain  # noqa: F401
+
+        if not order["module"] and _wraps_models(order["script"]):
+            import torch._dynamo  # noqa: F401 (by the wrapper, which takes half as long as to import torch)
+    gc.freeze()  # else each rank looks through the half million objects of torch when it ends, and copies their pages
 
 
 def _fork_ranks(order: Mapping[str, Any]) -> None:
@@ -101,6 +107,8 @@ def _fork_ranks(order: Mapping[str, Any]) -> None:
     while ranks:
         pid, status = os.wait()
         _write(order["folder"], f"rank{ranks.pop(pid)}.exit", os.waitstatus_to_exitcode(status))
+    sys.stdout.flush()
+    os._exit(0)  # to end as usual takes a quarter of a second, and nothing is left to do
 
 
 def _wraps_models(script: str) -> bool:
