@@ -1,8 +1,8 @@
 """The controller and the engine processes of a world, started by ipyparallel.
 
 Each rank is an engine set of its own (``rank0``, ``rank1`` ...): this gives each its environment before torch is
-imported, and lets one be replaced without the others. Controller and engines start at the same time; the engines have
-torch imported when the controller is ready.
+imported, and lets one be replaced without the others. The engines of a new world are started first (``early``), then the
+controller: it is ready before they have torch imported.
 
 Nannies are disabled: ``Engines`` does their work (signals, prompt notice of a death), and four of them would cost
 110 MB and half a second.
