@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Job, Prober
 from ddpnb.processes.jobs import parents
+from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.parents import Parents
 from tests.conftest import alive
 
@@ -76,14 +78,12 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def prober(folder):
     """One with two forked ranks; nothing of it is left at the end."""
-    before = threading.active_count()
     made = Prober(Job(size=2, fork=True, backend="gloo", patience=3.0))
     yield made
     processes = psutil.Process().children(recursive=True)
     made._parents.close()
     assert not [process for process in processes if alive(process.pid)]
-    until(lambda: threading.active_count() <= before)
-    assert threading.active_count() <= before
+    assert until(lambda: not [one for one in threading.enumerate() if one.name.startswith("ddpnb parents")])
 
 
 def until(condition):
@@ -99,7 +99,7 @@ def sources(prober):
 
 def run(prober, *arguments, **environment):
     ran = prober.run(Trying(("train.py", *arguments), environment))
-    return ran, [json.loads(open(f"{arguments[0]}.{rank}.json").read()) for rank in (0, 1)]
+    return ran, [json.loads(Path(f"{arguments[0]}.{rank}.json").read_text()) for rank in (0, 1)]
 
 
 def test_each_probe_begins_in_the_same_state(prober, folder):
@@ -196,7 +196,7 @@ def test_relative_entries_of_the_python_path_are_not_shared_between_folders(fold
     (tmp_path / "other").mkdir()
 
     def start(directory, **more):
-        environment = {**os.environ, "DDPNB_FOLDER": str(tmp_path), "DDPNB_PARENT": str(os.getpid()), **more}
+        environment = injected({**os.environ, **more}, str(tmp_path), "raise")
         parent = shared.start(str(tmp_path / "order.json"), environment, str(directory), str(tmp_path / "log"))
         assert until(lambda: parent.poll() is not None) and parent.poll() == 0, (tmp_path / "log").read_text()
 
