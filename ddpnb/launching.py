@@ -37,7 +37,7 @@ def launch(
     timeout: float = 60.0,
     quiet: bool = False,
     fork: bool | str | None = None,
-    hosts: ipyparallel.Client | None = None,
+    hosts: ipyparallel.Client | ipyparallel.DirectView | None = None,
 ) -> World:
     """Launch ``n`` ranks, each a process with its own device and the environment variables that torchrun sets.
 
@@ -57,7 +57,8 @@ def launch(
             training). Linux only.
         hosts: a connected ``ipyparallel.Client`` with an engine on each host where ranks are to run; by default they run on
             this machine. As many ranks as engines: each host gets as many as it has engines; otherwise they are spread
-            evenly. The Client and its engines stay yours (``docs/hosts.md``).
+            evenly. A view of some of its engines (``client[[0, 2]]``) leaves out the others. The Client and its engines
+            stay yours (``docs/hosts.md``).
 
     Returns:
         The World, with all ranks idle.

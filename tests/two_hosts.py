@@ -11,6 +11,7 @@ from pathlib import Path
 
 import ipyparallel
 
+from tests.host_clocks import HostClocks
 from tests.simulated_hosts import DEADLINE_S, WITH_ALL, Network, end, wait_until
 
 _CONTROLLER_ARGS = [
@@ -29,10 +30,14 @@ class TwoHosts(Network):
         engines: of the user, on each host.
         encrypted: whether the controller uses CURVE.
         resolved: see ``Network``.
+        clocks: whether Python's clocks on each host can be set (``tests.host_clocks``).
     """
 
-    def __init__(self, folder: Path, *, engines: int = 1, encrypted: bool = True, resolved: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, engines: int = 1, encrypted: bool = True, resolved: bool = True, clocks: bool = False
+    ) -> None:
         super().__init__(folder, resolved=resolved)
+        self.clocks = {name: HostClocks(self.shared / f"clocks-{name}") for name in self.names} if clocks else {}
         self._profile = folder / "profile"
         self._logs = folder / "logs"
         self._logs.mkdir()
@@ -73,12 +78,13 @@ class TwoHosts(Network):
     def start_engine(self, name: str, python: str = sys.executable, **more) -> subprocess.Popen:
         """Start an engine of the user on a host."""
         number = len(self.engines[name])
+        variables = {"IPYTHONDIR": "/tmp/ipython", **(self.clocks[name].variables if self.clocks else {})}
         with open(self._logs / f"{name}-{number}.log", "wb") as log:
             engine = self.popen(
                 name, python, "-m", "ipyparallel.engine", f"--file={self.shared}/engine.json",
                 "--IPEngine.timeout=60", "--IPEngine.max_heartbeat_misses=0",
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-                env={"IPYTHONDIR": "/tmp/ipython", **more.pop("env", {})}, **more,
+                env={**variables, **more.pop("env", {})}, **more,
             )  # fmt: skip
         self._stack.callback(end, engine)
         self.engines[name].append(engine)

@@ -69,7 +69,7 @@ class Groups:
                     f"the start-up cannot begin: cannot create its log folder {folder}: {error.strerror}.",
                     "Free some space in TMPDIR.",
                 ) from None
-            shared.processes.share(folder)
+            shared.processes.share(folder, everybody)
             logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in everybody}
             order = {"run": number, "fence": self._fence, "backend": shared.backend, "timeout": timeout}
             if like is not None:

@@ -183,6 +183,7 @@ class Ranks:
         silent = [rank for rank in ranks if rank not in answers]
         if silent:
             self.processes.check_connection()
+            self.processes.check_heard(silent, asked=True)
             stopped = [rank for rank in silent if self.processes.stopped(rank)]
             why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
             raise WorldError(

@@ -196,6 +196,9 @@ def _in_flight(monitors: Collection[RunMonitor]) -> bool:
 
 
 def _why_not(ranks: Ranks, rank: int, silent: bool) -> str:
+    host = next((name for name, mine in ranks.processes.silent_hosts().items() if rank in mine), None)
+    if host is not None:
+        return f"host {host} does not answer. Release again when it does."
     if ranks.processes.stopped(rank):
         why = f"its process is stopped (kill -CONT {ranks.processes.pid(rank)})."
     else:

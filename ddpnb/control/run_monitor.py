@@ -105,6 +105,7 @@ class RunMonitor:
 
         Raises:
             CannotWrite: no space for the files of this run; no rank has begun it.
+            WorldError: a host does not answer; no rank has begun it.
         """
         for rank in self._outcomes.keys() - orders.keys():  # a rank that is not in this run has ended it
             try:
@@ -115,6 +116,7 @@ class RunMonitor:
                     f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",
                     "Free some space in TMPDIR.",
                 ) from None
+        self._processes.provide(orders)  # a run that begins on some of them alone would hang
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self.logs[rank], "outcome": self._outcomes[rank]}
             self.answers[rank] = self._processes.begin(rank, entry, own, payload)

@@ -205,7 +205,7 @@ class Runs:
         if shown is not None and not hasattr(shown, "write"):
             raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
         prepare_logs(folder, ranks)
-        shared.processes.share(folder)
+        shared.processes.share(folder, ranks)
         monitor = RunMonitor(
             processes({rank: os.path.join(folder, f"rank{rank}.log") for rank in ranks}),
             memory,

@@ -75,7 +75,7 @@ class Observer:
         self._curves = CurveHistory(time.monotonic_ns())
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
         self._lines = LineFiles(folder, run)
-        self._ledger = TimeLedger(run)
+        self._ledger = TimeLedger(run, self._outside.queued)
         self._began = time.monotonic()
         self._lock = threading.RLock()  # the watchdog and the user may look at the same time
 
@@ -218,7 +218,8 @@ class Observer:
         whole: bool,
         end: float,
     ) -> Recording:
-        hosts = self._processes.silent_hosts()
+        running = {*self._running()}
+        hosts = {name: ranks for name, ranks in self._processes.silent_hosts().items() if not running.isdisjoint(ranks)}
         silent = {rank for ranks in hosts.values() for rank in ranks}
         records = {
             rank: self._record_of(

@@ -28,12 +28,13 @@ class SourceFiles:
         self._ask = read
         self._texts: dict[str, str] = {}
         self._executed: dict[str, int] = {}  # characters of files that ranks only executed lines of
+        self._epoch = time.time() - time.monotonic()  # as of now: the wall clock may be changed later
         self.edited: list[str] = []
 
     def of(self, records: Mapping[int, RankRecord]) -> dict[str, str]:
         """The texts of these and of earlier records."""
         wanted = {path: rank for rank, record in records.items() for path in _named(record)}
-        began = _began(records)
+        began = self._epoch + _began(records)
         for path in wanted.keys() - self._texts.keys():
             self._read(wanted[path], path, began)
         executed = {
@@ -71,11 +72,11 @@ def _named(record: RankRecord) -> Iterator[str]:
 
 
 def _began(records: Mapping[int, RankRecord]) -> float:
-    """The earliest known time of the run, as of files: it began then or before."""
+    """The earliest known time of the run, in seconds of the monotonic clock: it began then or before."""
     known = [lines.windows[0].began_ns for record in records.values() if (lines := record.lines) and lines.windows]
     known += [record.calls[0].entered_ns for record in records.values() if record.calls]
     times = [at for at in known if at > 0]
-    return time.time() - (time.monotonic_ns() - min(times)) / 1e9 if times else float("inf")
+    return min(times) / 1e9 if times else float("inf")
 
 
 def _distance(path: str, others: Collection[str]) -> int:

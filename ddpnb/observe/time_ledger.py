@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ddpnb.model.account import Account
@@ -20,10 +20,15 @@ class TimeLedger:
     """The time account of one run. Any thread may use it.
 
     It is not part of the diagnosis: if it fails, the account says so and the run is still monitored.
+
+    Args:
+        run: its number.
+        queued: see ``Outside.queued``.
     """
 
-    def __init__(self, run: int) -> None:
+    def __init__(self, run: int, queued: Callable[[int, int], tuple[int, int] | None]) -> None:
         self._run = run
+        self._queued = queued
         self._ledger = Ledger()
         self._news: dict[int, News] = {}
         self._lock = threading.Lock()
@@ -49,7 +54,7 @@ class TimeLedger:
                     status = reader.status
                     if status.run > self._run:
                         continue  # another run has the ranks
-                    queued = _queued(status.pid)
+                    queued = self._queued(rank, status.pid)
                     if status.run < self._run:  # not begun there
                         self._ledger.take(rank, (), queued=queued)
                         continue
@@ -69,12 +74,3 @@ class TimeLedger:
             note = f"The time account is incomplete: it failed ({self._failure})."
             account = replace(account, notes=(*account.notes, note))
         return account
-
-
-def _queued(pid: int) -> tuple[int, int] | None:
-    """How long the main thread of a process has waited for a core, from Linux's scheduler."""
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:
-            return time.monotonic_ns(), int(file.read(200).split()[1])
-    except (OSError, ValueError, IndexError):
-        return None

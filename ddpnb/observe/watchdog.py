@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.blackbox import Status
@@ -89,9 +89,11 @@ class Watchdog:
             self._check_answers(activities)
             if self._leave_after_crash and self._crashed_at is not None and now - self._crashed_at > self._patience:
                 return self._observer.record()
-            if self._is_cut_off(now):
+            if self._is_cut_off(activities, now):
                 if now - (self._silent_at or now) > self._patience:
-                    return self._observer.record()
+                    recording = self._observer.record()
+                    if recording.host.get("silent_hosts"):  # not heard again while it was taken
+                        return recording
                 continue
             still = self._still(activities, now)
             if still != still_before:
@@ -166,9 +168,9 @@ class Watchdog:
             self._processes.check_connection()
         return False
 
-    def _is_cut_off(self, now: float) -> bool:
-        """Whether a host is silent: then nothing can be proven of its ranks, nor of those that wait for them."""
-        if not self._processes.silent_hosts():
+    def _is_cut_off(self, running: Container[int], now: float) -> bool:
+        """Whether a host with running ranks is silent: nothing can be proven of these, nor of those that wait for them."""
+        if not any(rank in running for ranks in self._processes.silent_hosts().values() for rank in ranks):
             self._silent_at = None
             return False
         self._silent_at = self._silent_at or now
@@ -192,7 +194,8 @@ class Watchdog:
         after = self._observer.statuses()
         if any(before[rank] != after[rank] for rank in _concerned(second) if rank in before):
             return None
-        if not self._reachable(False) or self._is_cut_off(time.monotonic()):
+        running = [rank for rank in self._ranks if self._observer.ending(rank) is None]
+        if not self._reachable(False) or self._is_cut_off(running, time.monotonic()):
             return None  # the connection was lost or stopped meanwhile: no rank could answer
         same = _what(first) == _what(second)
         return (recording, second) if same else None

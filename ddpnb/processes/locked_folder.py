@@ -53,6 +53,7 @@ class LockedFolder:
             OSError: it cannot be made, or is there already.
         """
         folder = cls.__new__(cls)
+        os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)  # a TMPDIR that this host may not have
         _sweep(_of_user(os.path.dirname(path)))
         os.mkdir(path, 0o700)
         folder._make(path)

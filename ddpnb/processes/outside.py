@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import Stack
 from ddpnb.processes import connections, gpus, py_spy, source_text
-from ddpnb.processes.process_samples import ProcessSample, Sampler, sample
+from ddpnb.processes.process_samples import ProcessSample, Sampler, queued, sample
 from ddpnb.processes.source_text import SourceText
 
 if TYPE_CHECKING:
@@ -50,6 +50,15 @@ class Outside(Protocol):
         """The text of a file that the rank has named; None if its host does not answer."""
         ...
 
+    def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
+        """A moment, and how long the main thread of the rank has waited for a core by then; None: not known.
+
+        Args:
+            rank: the rank.
+            pid: of its process, as its black box says.
+        """
+        ...
+
 
 class OutsideHere(Outside):
     """Of processes on this host."""
@@ -84,3 +93,6 @@ class OutsideHere(Outside):
 
     def source(self, rank: int, path: str) -> SourceText | None:  # noqa: ARG002
         return source_text.read(path)
+
+    def queued(self, rank: int, pid: int) -> tuple[int, int] | None:  # noqa: ARG002
+        return queued(pid)

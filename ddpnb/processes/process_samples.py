@@ -84,6 +84,15 @@ class Sampler:
         return ProcessSample(table[pid][1], self._cpu[pid], moved, below, _memory(pid))
 
 
+def queued(pid: int) -> tuple[int, int] | None:
+    """A moment of the monotonic clock, and how long the main thread of a process of this host has waited for a core by then."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return time.monotonic_ns(), int(file.read(200).split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def _families(pids: Iterable[int], table: Mapping[int, Entry]) -> dict[int, list[int]]:
     """Each of these processes with its descendants."""
     children: dict[int, list[int]] = defaultdict(list)

@@ -120,8 +120,13 @@ class RankProcesses(Protocol):
         """Hosts of which nothing has been heard for a while, with their ranks: what is known of these is old."""
         return {}
 
-    def check_heard(self, ranks: Iterable[int]) -> None:
-        """Raise WorldError if nothing is heard from the host of one of these ranks."""
+    def check_heard(self, ranks: Iterable[int], *, asked: bool = False) -> None:
+        """Raise WorldError if nothing is heard from the host of one of these ranks.
+
+        Args:
+            ranks: the ranks.
+            asked: one of them was asked just now and has not answered: then a shorter silence counts too.
+        """
 
     @property
     def address(self) -> str:
@@ -132,8 +137,15 @@ class RankProcesses(Protocol):
         """A port for the store on the host of rank 0 that nothing else will choose."""
         return ReservedPort()
 
-    def share(self, folder: str) -> None:
-        """Make a folder of logs, which is there, known to the hosts of the ranks: what these write there is seen here."""
+    def share(self, folder: str, ranks: Iterable[int]) -> None:
+        """Make a folder of logs, which is there, known to the hosts of these ranks: what they write there is seen here."""
+
+    def provide(self, ranks: Iterable[int]) -> None:
+        """Give the hosts of these ranks what code needs there. After this, a run begins on all of them.
+
+        Raises:
+            WorldError: a host does not answer.
+        """
 
     # -- requests
 

@@ -1,7 +1,8 @@
 """The clock of a recording: the monotonic clock of the launcher's host, on whichever host a rank runs.
 
 Monotonic clocks of two hosts begin anywhere. A rank on another host than its launcher finds in its environment
-(``protocol.CLOCK``) what must be added to its own, or learns it when it becomes a rank (``inject.other_host``).
+(``protocol.CLOCK``) what must be added to its own, or learns it when it becomes a rank (``inject.other_host``); the launcher
+says when that has changed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def _ahead_ns() -> int:
 
 _AHEAD_NS = _ahead_ns()
 
-if _AHEAD_NS or os.environ.get(HOSTS):
+if os.environ.get(CLOCK) or os.environ.get(HOSTS):
 
     def now_ns() -> int:
         """Nanoseconds of the launcher's monotonic clock."""
@@ -36,6 +37,13 @@ def set_ahead_ns(ns: int) -> None:
     """What is added to the clock of this host, in a process whose launcher may be on another one."""
     global _AHEAD_NS
     _AHEAD_NS = ns
+
+
+def correct(ahead_ns: int) -> None:
+    """Add this from now on: the two clocks have drifted apart. Without effect on the launcher's host."""
+    if os.environ.get(CLOCK):
+        set_ahead_ns(ahead_ns)
+        os.environ[CLOCK] = str(ahead_ns)  # for processes that the rank starts
 
 
 def of_launcher_ns(ns: int) -> int:

@@ -84,6 +84,7 @@ class ControlChannel:
             "tensor": self._tensors.answer,
             "tensors": self._tensors.names,
             "trace": self._trace,
+            "clock": self._correct_clock,
             "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
         }
 
@@ -141,6 +142,10 @@ class ControlChannel:
 
     def _hurry(self, _content: dict[str, Any]) -> dict[str, Any]:
         self._door.groups.unhurried(False)
+        return {}
+
+    def _correct_clock(self, content: dict[str, Any]) -> dict[str, Any]:
+        clock.correct(int(content["ahead_ns"]))
         return {}
 
     def _step(self, content: dict[str, Any]) -> dict[str, Any]:

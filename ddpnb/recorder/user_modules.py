@@ -17,6 +17,7 @@ class UserModules:
         self._began = self._ended = time.time_ns()
         self._are_scripts = False
         self._known: dict[str, tuple[int, int]] = {}  # by name: not older than this, and when its file was written
+        self._forgotten: dict[str, int] = {}  # when the file of a module was written that was forgotten
 
     def begin(self) -> None:
         """A run begins."""
@@ -27,7 +28,8 @@ class UserModules:
         paths = _loaded()
         if everything or self._are_scripts or any(self._edited(name, path) for name, path in paths.items()):
             self._known.clear()
-            for name in paths:
+            for name, path in paths.items():
+                self._forgotten[name] = _written(path)
                 del sys.modules[name]
 
     def end(self, *, is_script: bool) -> None:
@@ -35,7 +37,12 @@ class UserModules:
         self._ended, self._are_scripts = time.time_ns(), is_script
         with suppress(OSError):  # the code has used up all file descriptors: the next run looks
             for name, path in _loaded().items():
-                self._known.setdefault(name, (self._began, _written(path)))
+                written, began = _written(path), self._began
+                if written == self._forgotten.get(name):
+                    # Not edited since before this import, even if the time of the file is in the future: the clock was
+                    # set back, or that of a file server is ahead.
+                    began = max(began, written)
+                self._known.setdefault(name, (began, written))
 
     def _edited(self, name: str, path: str) -> bool:
         if not path.endswith(".py"):

@@ -61,6 +61,15 @@ def test_a_file_that_was_written_after_the_run_began(write):
     assert files.edited == [new]
 
 
+@pytest.mark.parametrize("jump_s", [-7200, 7200])
+def test_the_clock_is_set_while_the_ranks_run(write, monkeypatch, jump_s):
+    old, new, files = write("old.py"), write("new.py", age_s=5), SourceFiles()
+    wall = time.time
+    monkeypatch.setattr(time, "time", lambda: wall() + jump_s)
+    files.of(ran(old, new))
+    assert files.edited == [new]
+
+
 def test_the_nearest_to_the_calls_first_and_not_too_many(write, monkeypatch):
     monkeypatch.setattr(source_files, "_EXECUTED", 2)
     script, near, beside, far = (write(name) for name in ("a/b/train.py", "a/b/z.py", "a/b/c/y.py", "w/v/u/x.py"))

@@ -26,13 +26,17 @@ def box(entered: int, done: int) -> MarkedBox:
     return made
 
 
+def unknown(*_):
+    """How long a rank has waited for a core."""
+
+
 @pytest.fixture
 def readers():
     return {0: box(1000, 1060).reader, 1: box(1050, 1060).reader}
 
 
 def test_an_account_of_what_lies_in_the_boxes(readers):
-    kept = TimeLedger(1)
+    kept = TimeLedger(1, unknown)
     kept.update(readers, {})
     kept.update(readers, {}, now=True)
     found = kept.account(1060 * MS)
@@ -42,7 +46,7 @@ def test_an_account_of_what_lies_in_the_boxes(readers):
 
 @pytest.mark.parametrize("run", [0, 2])
 def test_what_belongs_to_another_run_is_left_out(readers, run):
-    kept = TimeLedger(run)
+    kept = TimeLedger(run, unknown)
     kept.update(readers, {})
     assert kept.account(1060 * MS).parts.total == 0
 
@@ -52,7 +56,7 @@ def test_looks_that_take_long_come_more_rarely(monkeypatch):
     first, second = box(1000, 0), box(1050, 1060)
     first.memory[layout.CALLS_AT + layout.CALL_STATE_AT] = CallState.WAITING
     readers = {0: first.reader, 1: second.reader}
-    kept = TimeLedger(1)
+    kept = TimeLedger(1, unknown)
     kept.update(readers, {})
     done = layout.CALLS_AT + layout.CALL_DONE_AT
     first.memory[done : done + 8] = (1060 * MS).to_bytes(8, "little")
@@ -67,14 +71,8 @@ def test_a_failure_ends_the_account_and_is_reported(readers, monkeypatch):
     def fail(*_, **__):
         raise RuntimeError("no more ink")
 
-    kept = TimeLedger(1)
+    kept = TimeLedger(1, unknown)
     monkeypatch.setattr(kept._ledger, "take", fail)
     kept.update(readers, {})
     kept.update(readers, {})
     assert any("no more ink" in note for note in kept.account(0).notes)
-
-
-def test_the_queue_for_a_core_is_read_where_the_host_tells():
-    told = time_ledger._queued(os.getpid())
-    assert told is None or (told[0] > 0 and told[1] >= 0)
-    assert time_ledger._queued(2**31 - 1) is None

@@ -256,8 +256,26 @@ def test_nothing_is_concluded_while_a_host_does_not_answer(clock):
     assert ranks.examined[0] >= PATIENCE - 1
 
 
+CUT_OFF = record(Rank(0, 2).computes(), Rank(1, 2).waits("all_reduce", line(9)), silent_hosts={"beta": [1]})
+
+
 def test_a_host_that_does_not_answer_for_as_long_as_patience_ends_the_watch(clock):
-    ranks = Ranks(clock, lambda _: {0: "computing", 1: "unknown"})
+    ranks = Ranks(clock, lambda _: {0: "computing", 1: "unknown"}, recordings=lambda _: CUT_OFF)
     ranks.silent = lambda at: {"beta": (1,)} if at > 2 else {}
-    watch(clock, ranks)
+    assert watch(clock, ranks) is CUT_OFF
     assert PATIENCE + 2 < ranks.at < PATIENCE + 3
+
+
+def test_a_host_that_is_heard_again_while_ranks_are_asked_is_followed_further(clock):
+    ranks = Ranks(clock, idle, recordings=lambda _: BUSY if len(ranks.examined) == 1 else HANG)
+    ranks.silent = lambda _: {} if ranks.examined else {"beta": (1,)}
+    assert watch(clock, ranks) is HANG
+    assert len(ranks.examined) == 3
+
+
+def test_a_host_whose_ranks_have_all_ended_may_be_silent(clock):
+    ranks = Ranks(clock, lambda at: {0: "computing"} if at < 30 else {}, progress=lambda _rank, _at: True)
+    ranks.endings[1] = Ending("finished")
+    ranks.silent = lambda _: {"beta": (1,)}
+    assert watch(clock, ranks) is BUSY
+    assert ranks.at == pytest.approx(30, abs=0.2) and ranks.examined == []

@@ -168,3 +168,9 @@ def test_time_in_which_nobody_looked_is_not_idle(monkeypatch):
 def test_a_process_that_gets_no_core_is_not_idle(monkeypatch):
     every = [number / 10 for number in range(31)]
     assert looks(monkeypatch, *every, status="R").idle_s < 0.2
+
+
+def test_the_queue_for_a_core_is_read_where_the_host_tells():
+    told = process_samples.queued(os.getpid())
+    assert told is None or (told[0] > 0 and told[1] >= 0)
+    assert process_samples.queued(2**31 - 1) is None

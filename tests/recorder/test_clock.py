@@ -45,3 +45,27 @@ def test_without_another_host_it_is_the_clock_itself():
 
     assert clock.now_ns is time.monotonic_ns
     assert (clock.of_launcher(1.5), clock.of_launcher_ns(7)) == (1.5, 7)
+
+
+CORRECTED = """
+import os
+from time import monotonic_ns
+from ddpnb.recorder import clock
+from ddpnb.recorder.clock import now_ns  # as the door has it
+clock.correct(5_000_000_000)
+print(now_ns() - monotonic_ns(), clock.of_launcher(1.0), clock.of_launcher_ns(1), os.environ.get("DDPNB_CLOCK_NS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("7", "5 6.0 5000000001 5000000000"), ("0", "5 6.0 5000000001 5000000000"), (None, "0 1.0 1 None")],
+)
+def test_the_difference_is_corrected_where_there_is_another_host(value, shown):
+    environment = {name: text for name, text in os.environ.items() if name != "DDPNB_CLOCK_NS"}
+    environment |= {"DDPNB_CLOCK_NS": value} if value is not None else {}
+    done = subprocess.run(
+        [sys.executable, "-c", CORRECTED], env=environment, capture_output=True, check=True, timeout=60, text=True
+    )
+    ahead, *others = done.stdout.split()
+    assert [str(round(int(ahead) / 1e9)), *others] == shown.split()

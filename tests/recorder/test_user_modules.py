@@ -61,6 +61,18 @@ def test_one_that_was_edited_while_it_ran_is_imported_again(project, modules):
     assert one_run(modules) is not before
 
 
+def test_a_module_whose_file_is_of_the_future_is_imported_again_once(project, modules):
+    path = project / "its_model.py"
+    later = path.stat().st_mtime_ns + 3600 * 10**9  # the clock was set back since
+    os.utime(path, ns=(later, later))
+    before = one_run(modules)
+    after = one_run(modules)
+    after.state["model"] = 1
+    assert after is not before and one_run(modules).state == {"model": 1}
+    path.write_text("state = {'edited': True}\n")
+    assert one_run(modules).state == {"edited": True}
+
+
 def test_a_script_imports_all_again_and_leaves_nothing(project, modules):
     before = one_run(modules)
     of_script = one_run(modules, is_script=True)

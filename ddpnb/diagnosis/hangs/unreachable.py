@@ -46,8 +46,9 @@ def find(recording: Recording, standings: Mapping[int, Standing]) -> Finding | N
         standings[waiting[0]].call if waiting else None,
         where(standings, waiting),
         tuple(evidence),
-        "Look at the network between the hosts (ping, the switch, a firewall that has just begun to act) and whether the host "
-        "runs. When it answers again, world.release() frees the ranks and the world can be used as before.",
+        "Look at the network between the hosts (ping, the switch, a firewall that has just begun to act), and whether the "
+        "host and the engine that you started there still run. When it answers again, world.release() frees the ranks and "
+        "the world can be used as before.",
         certainty="timed",
     )
 

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 from ddpnb.model import blackbox, samples
-from ddpnb.processes import connections, descendants, gpus, py_spy, source_text
+from ddpnb.processes import connections, descendants, gpus, process_samples, py_spy, source_text
 from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
@@ -77,6 +77,7 @@ class Agent:
 
     def look(self, content: dict[str, Any]) -> dict[str, Any]:
         """The state of the host; ``have``: the serial number of the last look that has arrived."""
+        received_ns = time.monotonic_ns()
         with self._lock:
             self._looked_at = time.monotonic()
             arrived = content["have"] == self._serial
@@ -94,15 +95,16 @@ class Agent:
                     "exit": self._exit_of(rank),
                     "sample": [one.status, one.cpu_s, one.moved, one.descendants, one.memory],
                     "gpu": gpus.usage(device, visible),
+                    "queued": process_samples.queued(child.pid),
                 }
             return {
                 "status": "ok",
                 "serial": self._serial,
-                "now_ns": time.monotonic_ns(),
                 "ranks": ranks,
                 "paged": self._paged_changes(arrived),
                 "others": [files.changes(arrived=arrived) for files in self._others],
                 "roots": self._roots(),
+                "clock": [received_ns, time.monotonic_ns()],
             }
 
     def _exit_of(self, rank: int) -> int | None:
@@ -131,7 +133,7 @@ class Agent:
                 "children": self.children,
                 "connections": lambda ranks: self._by_rank(connections.of, ranks),
                 "in_transit": lambda rows: connections.in_transit({self._ranks[int(r)].pid: rows[r] for r in rows}),
-                "source": source_text.read,
+                "source": source_text.read_with_age,
                 "put": self.put,
                 "share": self.share,
                 "missing": lambda paths: [path for path in paths if not os.path.exists(path)],
@@ -268,8 +270,10 @@ class Agent:
             silent = time.monotonic() - self._looked_at
             if silent > _ALONE_S or (silent > _ASKED_S and not self._controller_lives()):
                 break
-        self._clear()
-        os._exit(1)
+        try:
+            self._clear()
+        finally:  # ranks and their children end with this process, whatever could not be removed
+            os._exit(1)
 
     def _controller_lives(self) -> bool:
         """False only if its host says that nothing listens there any more: a link that is cut may come back."""

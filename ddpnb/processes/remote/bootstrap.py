@@ -73,7 +73,7 @@ def listen() -> list[Any]:
     return [listener.port, listener.word]
 
 
-_logs: dict[int, IO[bytes]] = {}  # of the agents that this engine has started
+_agents: dict[int, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}  # that this engine has started, and what they write
 
 
 def start(config: dict[str, Any]) -> int:
@@ -100,13 +100,18 @@ def start(config: dict[str, Any]) -> int:
     assert agent.stdin is not None
     with contextlib.suppress(BrokenPipeError), agent.stdin as pipe:
         pipe.write(json.dumps(config).encode())
-    _logs[agent.pid] = log
+    _agents[agent.pid] = agent, log
     threading.Thread(target=agent.wait, name="ddpnb agent", daemon=True).start()  # so that it leaves no zombie
     return agent.pid
 
 
 def log_of(pid: int) -> str:
     """The end of what an agent that this engine has started has written."""
-    log = _logs[pid]
+    _, log = _agents[pid]
     log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
     return log.read().decode("utf-8", "replace").strip()
+
+
+def exit_status(pid: int) -> int | None:
+    """How an agent that this engine has started has ended; None while it runs."""
+    return _agents[pid][0].poll()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import secrets
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,15 +19,17 @@ from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.environment import Port, working_directory
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.outside import Outside
-from ddpnb.processes.process_samples import GONE
-from ddpnb.processes.remote.engine_channel import EngineChannel, LookedReply
-from ddpnb.processes.remote.hosts import Host, Hosts
-from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
-from ddpnb.processes.remote.mirror import Mirror
+from ddpnb.processes.process_samples import GONE, ProcessSample
+from ddpnb.processes.remote.agents import Agents
+from ddpnb.processes.remote.engine_channel import LookedReply
+from ddpnb.processes.remote.hosts import Hosts
+from ddpnb.processes.remote.link import LATE_S, SILENT_S, STILL_RUNS, Link
 from ddpnb.processes.remote.outside import OutsideRemote
 from ddpnb.recorder.protocol import CLOCK
 
 _LOOK_S = 3.0  # for a look after a process was ended
+_RENEW_S = 30.0  # for an agent in place of one that has ended
+_GONE: dict[str, Any] = {"sample": ProcessSample(), "gpu": {}, "queued": None}
 _INTERFACE = "GLOO_SOCKET_IFNAME"  # otherwise gloo takes the address of the host's name, which may be the loopback
 
 
@@ -38,7 +41,7 @@ class RemotePort(Port):
         self.port = int(link.request("reserve"))
 
     def release(self) -> None:
-        if not self._link.closed and self._link.silent_s < LATE_S:
+        if not self._link.closed and not self._link.ended and self._link.silent_s < LATE_S:
             self._link.request("free", self.port)
 
 
@@ -53,66 +56,54 @@ class RemoteEngines(Engines):
 
     def __init__(self, folder: str, plan: Plan, hosts: Hosts) -> None:
         super().__init__(folder, address=hosts.address)
-        self.links: dict[str, Link] = {}
         self.hosts = plan.hosts
         self._hosts = hosts
         self._folder = folder
-        self._memory = ""
-        self._put: dict[str, float] = {}  # files that the hosts have: their times
-        self._agents: dict[str, int] = {}
+        self._put: dict[tuple[str, str], float] = {}  # files that a host has: their times
+        self._agents: Agents | None = None
+        self._lost: set[int] = set()  # ranks that have ended with the agent of their host
 
     # -- start
 
     def prepare(self, memory: str, timeout: float) -> None:
-        self._memory = memory
         deadline = time.monotonic() + timeout
         self._cluster.start_controller(timeout)
         self._connect((), deadline)
-        connection = self._cluster.engine_connection()
-        token = f".{secrets.token_hex(12)}"
-        folders = list(dict.fromkeys([self._memory, self._folder]))
-        tokens = [os.path.join(folder, token) for folder in folders]
-        controller = [self._hosts.address, int(connection["registration"])]
-
-        def config(host: Host) -> Mapping[str, Any]:
-            common = {"connection": connection, "controller": controller, "token": token}
-            return {"host": host.name, "cpus": host.cpus, "folders": [self._memory, self._folder], **common}
-
-        for path in tokens:
-            open(path, "w").close()
-        try:
-            self._agents = self._hosts.start_agents(config)
-            self._wait_for_agents(deadline)
-        finally:
-            for path in tokens:
-                os.unlink(path)
-
-    def _wait_for_agents(self, deadline: float) -> None:
         assert self.client is not None
-        missing = dict(self._agents)
-        while missing:
-            self._meet()
-            for host, pid in list(missing.items()):
-                engine = self._met.get((host, pid))
-                if engine is not None:
-                    mirror = Mirror(self._memory)
-                    mirror.allow(self._folder)
-                    self.links[host] = Link(host, EngineChannel(self.client, engine), mirror)
-                    del missing[host]
-            if missing and time.monotonic() > deadline:
-                host, pid = next(iter(missing.items()))
-                told = self._hosts.log_of(host, pid)
-                raise LaunchError(
-                    f"nothing was heard from the agent on host {host} in time.",
-                    f"Its last lines:\n    {told}" if told else "If the hosts are busy, use a longer timeout=.",
-                )
-            time.sleep(0.01)
+        connection, folders = self._cluster.engine_connection(), (memory, self._folder)
+        self._agents = Agents(self._hosts, folders, self.client, connection, self._find, self._ids.get)
+        self._agents.start([host.name for host in self._hosts.all], deadline)
+
+    def _find(self, host: str, pid: int) -> int | None:
+        self._meet()
+        return self._met.get((host, pid))
+
+    @property
+    def links(self) -> dict[str, Link]:
+        """The link to each host."""
+        return self._agents.links if self._agents is not None else {}
+
+    def _renew_agents(self, ranks: Iterable[int], timeout: float) -> None:
+        """Start an agent on hosts of these ranks where it has ended; all ranks there have ended with it.
+
+        Raises:
+            LaunchError: it does not start.
+            WorldError: a host does not answer.
+        """
+        hosts = dict.fromkeys(self.hosts[rank] for rank in ranks)
+        ended = [host for host in hosts if self.links[host].ended]
+        if ended and self._agents is not None:
+            self._lost.update(rank for host in ended for rank in self._on(host))
+            self._put = {place: at for place, at in self._put.items() if place[0] not in ended}
+            self._agents.start(ended, time.monotonic() + timeout)
+        self.check_heard(ranks)
 
     @property
     def address(self) -> str:
         return self._hosts.master
 
     def reserve_port(self) -> Port:
+        self._renew_agents([0], _RENEW_S)
         return RemotePort(self._link(0))
 
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
@@ -124,7 +115,8 @@ class RemoteEngines(Engines):
     def _start_engine(self, rank: int, environment: dict[str, str], timeout: float = 20.0) -> None:
         link = self._link(rank)
         interface = self._hosts.interfaces.get(link.host, "")
-        environment = environment | {CLOCK: str(link.ahead_ns)}
+        link.clocks[rank] = link.ahead_ns
+        environment = environment | {CLOCK: str(link.clocks[rank])}
         count = link.mirror.starts.setdefault(rank, 1)
         self._environments[rank] = environment
         defaults = {_INTERFACE: interface} if interface else {}
@@ -132,6 +124,7 @@ class RemoteEngines(Engines):
             link.request("start", rank, environment, defaults, working_directory(), count, timeout=timeout)
         )
         self._exits.pop(rank, None)
+        self._lost.discard(rank)
 
     def _check_starting(self, ranks: Iterable[int], deadline: float, what: str) -> None:
         for rank in ranks:
@@ -150,13 +143,28 @@ class RemoteEngines(Engines):
         return OutsideRemote(self)
 
     def silent_hosts(self) -> dict[str, tuple[int, ...]]:
-        late = [host for host, link in self.links.items() if link.silent_s > LATE_S]
-        return {host: tuple(rank for rank, where in enumerate(self.hosts) if where == host) for host in late}
+        return {host: self._on(host) for host in (self._agents.late() if self._agents is not None else ())}
+
+    def _on(self, host: str) -> tuple[int, ...]:
+        return tuple(rank for rank, where in enumerate(self.hosts) if where == host)
 
     def state(self, rank: int) -> dict[str, Any] | None:
         """What the last look has shown of the rank's process; None before it was seen."""
         link = self._link(rank)
+        if link.ended:
+            self._lost.update(self._on(link.host))
+        if rank in self._lost:
+            return {"pid": self._pids.get(rank, 0), "exit": -signal.SIGKILL, **_GONE}
         return link.state(rank, link.mirror.starts.get(rank, 0))
+
+    def addresses(self, hosts: Iterable[str]) -> set[str]:
+        """The addresses of these hosts, but for the loopback and that of the controller."""
+        found = {address for host in hosts for address in self._hosts.addresses(host)}
+        return {address for address in found if not address.startswith("127.")} - {self._hosts.address}
+
+    def clock_ns(self, rank: int) -> int:
+        """What the rank adds to the clock of its host."""
+        return self._link(rank).clocks.get(rank, 0)
 
     def _link(self, rank: int) -> Link:
         return self.links[self.hosts[rank]]
@@ -175,23 +183,35 @@ class RemoteEngines(Engines):
     # -- requests
 
     def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-        silent = {rank for ranks in self.silent_hosts().values() for rank in ranks}
-        answers = super().ask_each({rank: one for rank, one in requests.items() if rank not in silent}, timeout)
-        for host in {self.hosts[rank] for rank in answers}:  # what is read of their files is not older than the answers
-            self.links[host].look_anew(LATE_S)
+        silent = self.silent_hosts()
+        asked = {
+            rank: one for rank, one in requests.items() if self.hosts[rank] not in silent and rank not in self._lost
+        }
+        answers = super().ask_each(asked, timeout)
+        # What is read of their files is not older than the answers; and where a rank did not answer, whether its host does.
+        deadline = time.monotonic() + LATE_S
+        for host in {self.hosts[rank] for rank in asked}:
+            self.links[host].look_anew(deadline - time.monotonic())
         return answers
 
     def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
+        return LookedReply(super().begin(rank, function, *args), self._link(rank))
+
+    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
         self.check_heard([rank])
+        return super().call(rank, function, *args)
+
+    def provide(self, ranks: Iterable[int]) -> None:
+        wanted = list(ranks)
+        self.check_heard(wanted)
         for path in glob.glob(os.path.join(self._folder, "*.py")):  # the lines of cells
             changed = os.path.getmtime(path)
-            if self._put.get(path) != changed:
-                with open(path, encoding="utf-8") as file:
-                    text = file.read()
-                for link in self.links.values():
-                    link.request("put", path, text)
-                self._put[path] = changed
-        return LookedReply(super().begin(rank, function, *args), self._link(rank))
+            for host in dict.fromkeys(self.hosts[rank] for rank in wanted):
+                if self._put.get((host, path)) != changed:
+                    with open(path, encoding="utf-8") as file:
+                        self.links[host].request("put", path, file.read())
+                    self._put[host, path] = changed
+        self.check_heard(wanted)
 
     def check_files(self, paths: Sequence[str]) -> None:
         self.check_heard(range(len(self.hosts)))
@@ -205,27 +225,38 @@ class RemoteEngines(Engines):
 
     def check_connection(self) -> None:
         super().check_connection()
+        if self._agents is not None:
+            self._agents.await_answers()
         for link in self.links.values():
             if link.trouble:
                 raise WorldError(f"host {link.host} cannot be followed: {link.trouble}.", "Close the world.")
 
-    def check_heard(self, ranks: Iterable[int]) -> None:
+    def check_heard(self, ranks: Iterable[int], *, asked: bool = False) -> None:
         for host in dict.fromkeys(self.hosts[rank] for rank in ranks):
-            if self.links[host].silent_s > SILENT_S:
-                mine = [rank for rank, where in enumerate(self.hosts) if where == host]
+            link = self.links[host]
+            if link.ended:
                 raise WorldError(
-                    f"nothing is heard from host {host} ({phrases.ranks(mine)}) for {self.links[host].silent_s:.0f} s.",
-                    "Is the network between the hosts up, and does its engine still run? This world continues when the "
-                    "host answers again.",
+                    f"the agent on host {host} {link.ended}; {phrases.ranks(self._on(host))} ended with it.",
+                    "world.restart() starts them again.",
+                )
+            limit = LATE_S if asked else SILENT_S
+            if link.silent_s > limit:
+                link.look_anew(LATE_S)  # perhaps this process was stopped, or had no core
+            if link.silent_s > limit:
+                raise WorldError(
+                    f"nothing is heard from host {host} ({phrases.ranks(self._on(host))}) for {link.silent_s:.0f} s.",
+                    f"{STILL_RUNS} This world continues when the host answers again. If it is lost, close the world, and "
+                    "launch another on the engines that are left: ddpnb.launch(n, hosts=client[[...]]).",
                 )
 
-    def share(self, folder: str) -> None:
+    def share(self, folder: str, ranks: Iterable[int]) -> None:
         token = os.path.join(folder, f".{secrets.token_hex(12)}")
+        hosts = dict.fromkeys(self.hosts[rank] for rank in ranks)
         open(token, "w").close()
         try:
-            for link in self.links.values():
-                link.mirror.allow(folder)
-                link.request("share", folder, os.path.basename(token))
+            for host in hosts:
+                self.links[host].mirror.allow(folder)
+                self.links[host].request("share", folder, os.path.basename(token))
         finally:
             os.unlink(token)
 
@@ -245,8 +276,9 @@ class RemoteEngines(Engines):
                 self._link(rank).mirror.starts[rank] += 1
             prepare()
 
-        self.check_heard(environments)
-        super().replace(environments, timeout, fresh)
+        deadline = time.monotonic() + timeout
+        self._renew_agents(list(environments), timeout)
+        super().replace(environments, deadline - time.monotonic(), fresh)
 
     def _ended(self) -> set[int]:
         return {rank for rank in self._pids if self.exit_status(rank) is not None}
@@ -254,13 +286,19 @@ class RemoteEngines(Engines):
     def stop(self) -> None:
         if self._cluster.closed or not self.owned:
             return
+        if self._agents is not None:
+            self._agents.await_answers()
+        for link in self.links.values():
+            link.stop_looking()
         for host, link in self.links.items():
             link.close()
+            if link.ended:
+                continue
             try:
                 link.request("end", timeout=10.0 if link.silent_s < SILENT_S else 0.5)
             except WorldError:
                 print(
-                    f"ddpnb: host {host} does not answer: its processes end by themselves within 5 minutes.",
+                    f"ddpnb: host {host} does not answer: what runs there ends by itself within 5 minutes.",
                     file=sys.stderr,
                 )
         if self.client is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,8 @@ class Hosts:
     """The hosts of a Client.
 
     Args:
-        client: connected, with at least one engine on each host that is to be used. It stays the user's.
+        client: connected, with at least one engine on each host that is to be used; or a DirectView, of the engines that
+            are to be used. It stays the user's.
         timeout: seconds for all that is asked before the launch.
 
     Raises:
@@ -48,9 +49,10 @@ class Hosts:
     """
 
     def __init__(self, client: Any, timeout: float) -> None:
-        self._client = _usable(client)
+        self._client = _usable(getattr(client, "client", client) if _is_view(client) else client)
         self._deadline = time.monotonic() + timeout
-        ids = list(client.ids)
+        self.all: list[Host] = []
+        ids = [engine for engine in self._client.ids if not _is_view(client) or engine in _targets(client)]
         if not ids:
             raise UsageError(
                 "the Client has no engines.",
@@ -102,19 +104,34 @@ class Hosts:
         names = self._ask({host.engines[0]: (addresses.interface_of, (own[host.name],)) for host in self.all})
         self.interfaces = {host.name: names[host.engines[0]] for host in self.all}
 
-    def start_agents(self, config: Callable[[Host], Mapping[str, Any]]) -> dict[str, int]:
-        """Start an agent on each host; host -> its process ID there.
+    def start_agents(
+        self, config: Callable[[Host], Mapping[str, Any]], names: Collection[str], deadline: float
+    ) -> dict[str, int]:
+        """Start an agent on each of these hosts; host -> its process ID there.
 
         Raises:
             LaunchError: one could not be started.
         """
-        started = self._ask({host.engines[0]: (bootstrap.start, (dict(config(host)),)) for host in self.all})
-        return {host.name: started[host.engines[0]] for host in self.all}
+        self._deadline = deadline
+        hosts = [host for host in self.all if host.name in names]
+        started = self._ask({host.engines[0]: (bootstrap.start, (dict(config(host)),)) for host in hosts})
+        return {host.name: started[host.engines[0]] for host in hosts}
+
+    def _engine_of(self, name: str) -> int:
+        return next(host.engines[0] for host in self.all if host.name == name)
+
+    def addresses(self, name: str) -> list[str]:
+        """All that a host has."""
+        return [str(address) for host in self.all if host.name == name for address in host.facts["addresses"]]
 
     def log_of(self, host: str, pid: int) -> str:
         """The end of what an agent has written."""
-        engine = next(one.engines[0] for one in self.all if one.name == host)
+        engine = self._engine_of(host)
         return str(self._ask({engine: (bootstrap.log_of, (pid,))})[engine])
+
+    def ask_after(self, host: str, pid: int) -> Any:
+        """Ask for the exit status of an agent. Returns the AsyncResult: None while it runs."""
+        return self._client[self._engine_of(host)].apply_async(bootstrap.exit_status, pid)
 
     def _address_of_launcher(self) -> str:
         with addresses.Listener() as listener:
@@ -141,20 +158,38 @@ class Hosts:
             engine: self._client[engine].apply_async(function, *given) for engine, (function, given) in calls.items()
         }
         results: dict[int, Any] = {}
+        silent: list[int] = []
         for engine, result in pending.items():
             try:
                 results[engine] = result.get(max(0.1, self._deadline - time.monotonic()))
             except TimeoutError:
-                raise LaunchError(
-                    f"engine {engine} of the Client does not answer.",
-                    "Is it busy with a call of yours? Wait for that, or use a longer timeout=.",
-                ) from None
+                silent.append(engine)
             except ipyparallel.RemoteError as error:
                 raise LaunchError(
                     f"engine {engine} of the Client cannot be used: {error.ename}: {str(error.evalue)[:300]}.",
                     "Each host needs the same ddpnb and torch as this machine, in the Python that runs its engines.",
                 ) from None
+        if silent:
+            one = len(silent) == 1
+            others = sorted(results) or [other for host in self.all for other in host.engines if other not in silent]
+            raise LaunchError(
+                f"engine{'' if one else 's'} {', '.join(map(str, silent))} of the Client {'does' if one else 'do'} not "
+                "answer.",
+                "Busy with a call of yours? Wait for that, or use a longer timeout=. If the host is down, launch on the "
+                f"others: ddpnb.launch(n, hosts=client[{others or '[...]'}]).",
+            )
         return results
+
+
+def _is_view(given: Any) -> bool:
+    return isinstance(given, ipyparallel.DirectView)
+
+
+def _targets(view: Any) -> list[int]:
+    targets: Any = view.targets
+    if targets == "all":
+        return list(view.client.ids)
+    return [targets] if isinstance(targets, int) else list(targets)
 
 
 def _usable(client: Any) -> ipyparallel.Client:

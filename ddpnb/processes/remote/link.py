@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from ddpnb.errors import WorldError
 from ddpnb.processes.process_samples import GONE, ProcessSample
 from ddpnb.processes.rank_processes import Answer
+from ddpnb.processes.remote.host_clock import HostClock
 from ddpnb.processes.remote.mirror import Mirror
 
 LATE_S = 1.0  # without a look: nothing is concluded from what is known of the host
@@ -19,7 +20,8 @@ SILENT_S = 3.0  # errors say that it is silent
 _TICK_S, _SHARE = 0.04, 4  # between two looks, and how many times longer than a look it is at least
 _LOOK_S = 1.0  # for one look
 _AGAIN_S = 2.0  # then a request that was not answered is sent again
-_CLOCKS = 5  # looks, by the fastest of which the clocks are compared
+STILL_RUNS = "Is the network between the hosts up, and does the engine that you started there still run?"
+_CLOCKS_S = 5.0  # for the first comparison of the clocks
 
 
 class Channel(Protocol):
@@ -56,11 +58,13 @@ class Link:
         self.mirror = mirror
         self.heard_at = time.monotonic()
         self.trouble = ""  # why the files of its ranks cannot be kept here
+        self.ended = ""  # how the agent ended, in words
         self._channel = channel
         self._serial = 0
         self._known: dict[int, dict[str, Any]] = {}
-        self._fastest = math.inf
-        self._ahead_ns = 0
+        self.clock = HostClock()
+        self.clocks: dict[int, int] = {}  # what the ranks of the host add to its clock
+        self.after_look: Callable[[], None] = lambda: None  # called by the thread that looks
         self._looks = 0
         self._numbers = itertools.count(1)
         self._stopping = threading.Event()
@@ -93,7 +97,7 @@ class Link:
         try:
             self.mirror.take(answer)
             known = {int(rank): _checked(one) for rank, one in answer["ranks"].items()}
-            serial, now = int(answer["serial"]), int(answer["now_ns"])
+            serial, (received, answered) = int(answer["serial"]), map(int, answer["clock"])
         except (ValueError, KeyError, TypeError, IndexError) as error:
             self.trouble = f"its agent answers what is not understood: {error}"
             return
@@ -104,9 +108,9 @@ class Link:
             self.trouble = ""
             self._known, self._serial, self.heard_at = known, serial, arrived * 1e-9
             self._looks += 1
-            if arrived - sent < self._fastest and self._looks <= _CLOCKS:
-                self._fastest, self._ahead_ns = arrived - sent, (sent + arrived) // 2 - now
+            self.clock.add(sent, received, answered, arrived)
             self._looked.notify_all()
+        self.after_look()
 
     @property
     def next_look(self) -> int:
@@ -134,10 +138,16 @@ class Link:
 
     @property
     def ahead_ns(self) -> int:
-        """What must be added to the monotonic clock of the host, which gives that of this one."""
+        """What must be added to the monotonic clock of the host, which gives that of this one.
+
+        Raises:
+            WorldError: the host does not answer.
+        """
         with self._looked:
-            self._looked.wait_for(lambda: self._looks >= _CLOCKS or self._stopping.is_set(), _CLOCKS * _LOOK_S)
-        return self._ahead_ns
+            self._looked.wait_for(lambda: self.clock.known or self._stopping.is_set(), _CLOCKS_S)
+        if not self.clock.known:
+            raise _no_answer(self.host)
+        return self.clock.ahead_ns
 
     def state(self, rank: int, start: int) -> dict[str, Any] | None:
         """What the last look has shown of a rank's process; None if it has not shown this start of it."""
@@ -149,7 +159,8 @@ class Link:
         ranks = {
             str(key): {**one, "sample": dataclasses.astuple(one["sample"])} for key, one in list(self._known.items())
         }
-        return {"status": "ok", "serial": 0, "now_ns": time.monotonic_ns(), "ranks": ranks}
+        now = time.monotonic_ns()
+        return {"status": "ok", "serial": 0, "clock": [now, now], "ranks": ranks}
 
     # -- requests
 
@@ -160,6 +171,8 @@ class Link:
             WorldError: no answer within ``timeout`` seconds, or the agent refused.
         """
         number, deadline = next(self._numbers), time.monotonic() + timeout
+        if self.ended:
+            raise WorldError(f"the agent on host {self.host} {self.ended}.", "world.restart() starts it again.")
         pending: list[Any] = []
         while time.monotonic() < deadline:
             pending.append(self._channel.request(number, verb, list(given)))
@@ -171,19 +184,26 @@ class Link:
                             raise WorldError(f"host {self.host} refused ({verb}): {str(reply.exception())[:500]}.")
                         return reply.get()
                 time.sleep(0.002)
-        raise WorldError(
-            f"host {self.host} does not answer.", "Is the network between the hosts up, and does its engine still run?"
-        )
+        raise _no_answer(self.host)
 
     @property
     def closed(self) -> bool:
         return self._stopping.is_set()
 
-    def close(self) -> None:
+    def stop_looking(self) -> None:
         """Look no more."""
         self._stopping.set()
+        self._wanted.set()
+
+    def close(self) -> None:
+        """Look no more, and wait until the last look is over."""
+        self.stop_looking()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
+
+
+def _no_answer(host: str) -> WorldError:
+    return WorldError(f"host {host} does not answer.", STILL_RUNS)
 
 
 def _checked(one: dict[str, Any]) -> dict[str, Any]:
@@ -201,4 +221,5 @@ def _checked(one: dict[str, Any]) -> dict[str, Any]:
             int(memory),
         ),
         "gpu": {str(name): value for name, value in dict(one["gpu"]).items() if isinstance(value, (int, float))},
+        "queued": None if one["queued"] is None else (int(one["queued"][0]), int(one["queued"][1])),
     }

@@ -38,6 +38,14 @@ class OnHosts(Protocol):
     def state(self, rank: int) -> dict[str, Any] | None: ...
     def pid(self, rank: int) -> int: ...
 
+    def clock_ns(self, rank: int) -> int:
+        """What is added to the clock of the rank's host, which gives that of this one."""
+        ...
+
+    def addresses(self, hosts: Iterable[str]) -> set[str]:
+        """The addresses of these hosts at which ranks are reached; empty: not known."""
+        ...
+
 
 class OutsideRemote(Outside):
     """Of processes on other hosts. What a host does not say in time is not known: empty."""
@@ -61,7 +69,8 @@ class OutsideRemote(Outside):
     def connections(self, ranks: Iterable[int]) -> Connections:
         rows = self.all_connections(ranks)
         hosts = self._processes.hosts
-        return connections.among(rows, {rank: hosts[rank] for rank in rows})
+        away = self._processes.addresses({hosts[rank] for rank in ranks} - {hosts[rank] for rank in rows})
+        return connections.among(rows, {rank: hosts[rank] for rank in rows}, away)
 
     def all_connections(self, ranks: Iterable[int]) -> dict[int, connections.Rows]:
         """For each rank its TCP connections, wherever they lead."""
@@ -81,7 +90,14 @@ class OutsideRemote(Outside):
         if os.path.exists(path) or not os.path.isabs(path):
             return source_text.read(path)
         found = self._asked(rank, "source", path, timeout=_REQUEST_S)
-        return (str(found[0])[: source_text.LIMIT], float(found[1])) if found is not None else None
+        return (str(found[0])[: source_text.LIMIT], time.time() + float(found[1])) if found is not None else None
+
+    def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
+        state = self._processes.state(rank)
+        if state is None or state["queued"] is None or state["pid"] != pid:
+            return None
+        at, waited = state["queued"]
+        return at + self._processes.clock_ns(rank), waited
 
     def _by_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}

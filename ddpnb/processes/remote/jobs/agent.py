@@ -24,7 +24,7 @@ import zmq
 from ddpnb.inject import other_host
 from ddpnb.processes import descendants, gpus
 from ddpnb.processes.locked_folder import LockedFolder
-from ddpnb.processes.process_samples import Sampler
+from ddpnb.processes.process_samples import Sampler, queued
 from ddpnb.processes.remote.jobs.launcher import Launcher
 from ddpnb.processes.remote.jobs.messages import of_start
 from ddpnb.processes.remote.jobs.start import Start
@@ -58,6 +58,7 @@ class JobAgent:
 
     def look(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """The state of the host: see ``Agent.look``; ranks are named by their process IDs."""
+        received_ns = time.monotonic_ns()
         arrived = content["have"] == self._serial
         self._serial += 1
         self._alone = False
@@ -74,9 +75,9 @@ class JobAgent:
         return {
             "status": "ok",
             "serial": self._serial,
-            "now_ns": time.monotonic_ns(),
             "ranks": self._states(),
             "starts": starts,
+            "clock": [received_ns, time.monotonic_ns()],
         }
 
     def _states(self) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class JobAgent:
                 "exit": processes.exit_status(rank),
                 "sample": [one.status, one.cpu_s, one.moved, one.descendants, one.memory],
                 "gpu": gpus.usage(processes.device(rank), processes.visible_devices(rank)),
+                "queued": queued(pid),
             }
         return states
 

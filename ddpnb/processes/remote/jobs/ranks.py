@@ -137,12 +137,20 @@ class JobOnHosts(JobProcesses):
                 late.setdefault(name, []).append(rank)
         return {name: tuple(ranks) for name, ranks in late.items()}
 
-    def check_heard(self, ranks: Iterable[int]) -> None:
-        asked, hosts = set(ranks), self.hosts
+    def clock_ns(self, rank: int) -> int:
+        """See ``OnHosts``."""
+        return self._hosts.links[self.host_of(rank)].clock.ahead_ns
+
+    def addresses(self, hosts: Iterable[str]) -> set[str]:  # noqa: ARG002
+        """See ``OnHosts``: not known."""
+        return set()
+
+    def check_heard(self, ranks: Iterable[int], *, asked: bool = False) -> None:
+        wanted, hosts = set(ranks), self.hosts
         for name, late in self.silent_hosts().items():
-            mine = [rank for rank in late if rank in asked]
+            mine = [rank for rank in late if rank in wanted]
             link = self._hosts.links[name]
-            if mine and link.silent_s > SILENT_S:
+            if mine and link.silent_s > (LATE_S if asked else SILENT_S):
                 raise WorldError(
                     f"nothing is heard from host {name} ({phrases.ranks([r for r in hosts if hosts[r] == name])}) for "
                     f"{link.silent_s:.0f} s.",
@@ -239,3 +247,6 @@ class OutsideOnHosts(Outside):
 
     def source(self, rank: int, path: str) -> SourceText | None:
         return self._of(rank).source(rank, path)
+
+    def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
+        return self._of(rank).queued(rank, pid)

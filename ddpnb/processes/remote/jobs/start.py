@@ -81,7 +81,7 @@ class Start:
             rows = connections.of(pids.values())
             return {rank: rows[pid] for rank, pid in pids.items() if pid in rows}
         if verb == "source":
-            return source_text.read(*given)
+            return source_text.read_with_age(*given)
         if verb == "in_transit":
             return connections.in_transit({self.processes.pid(int(rank)): rows for rank, rows in given[0].items()})
         raise ValueError(f"no such verb: {verb}")
