@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -32,9 +32,7 @@ def of(pids: Iterable[int]) -> dict[int, Rows]:
     return connections_of
 
 
-def among(
-    connections_of: Mapping[int, Rows], hosts: Mapping[int, str] | None = None, away: Collection[str] = ()
-) -> dict[int, Rows]:
+def among(connections_of: Mapping[int, Rows], hosts: Mapping[int, str] | None = None) -> dict[int, Rows]:
     """The connections of these processes whose other end is one of them too (the store's own included).
 
     That leaves out the engine's connections to its controller, and all that the user's code has with
@@ -43,7 +41,6 @@ def among(
     Args:
         connections_of: of each process, or rank.
         hosts: on which each is; by default all are on one. An address of the loopback means another end on each host.
-        away: addresses of hosts whose own connections are not known now: what leads there counts too.
     """
 
     def end(key: int, address: Sequence[Any]) -> tuple[str, str, int]:
@@ -52,7 +49,7 @@ def among(
 
     ends = {(end(key, own), end(key, other)) for key, rows in connections_of.items() for _, own, other in rows}
     return {
-        key: [row for row in rows if row[2][0] in away or (end(key, row[2]), end(key, row[1])) in ends]
+        key: [row for row in rows if (end(key, row[2]), end(key, row[1])) in ends]
         for key, rows in connections_of.items()
     }
 

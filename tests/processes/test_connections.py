@@ -54,14 +54,3 @@ def test_between_processes():
         finally:
             child.communicate()
     assert connections.between([child.pid]) == {}
-
-
-def test_connections_to_a_host_of_which_nothing_is_heard():
-    def row(fd, own, other):
-        return [fd, ["10.0.0.1", own], [other, 29500]]
-
-    rows = {0: [row(5, 4000, "10.0.0.2"), row(6, 4001, "10.0.0.9"), [7, ["10.0.0.1", 29500], ["10.0.0.1", 4003]]]}
-    rows[1] = [[5, ["10.0.0.1", 4003], ["10.0.0.1", 29500]]]
-    hosts = {0: "alpha", 1: "alpha"}
-    assert [row[0] for row in connections.among(rows, hosts)[0]] == [7]
-    assert [row[0] for row in connections.among(rows, hosts, {"10.0.0.2"})[0]] == [5, 7]

@@ -157,11 +157,6 @@ class RemoteEngines(Engines):
             return {"pid": self._pids.get(rank, 0), "exit": -signal.SIGKILL, **_GONE}
         return link.state(rank, link.mirror.starts.get(rank, 0))
 
-    def addresses(self, hosts: Iterable[str]) -> set[str]:
-        """The addresses of these hosts, but for the loopback and that of the controller."""
-        found = {address for host in hosts for address in self._hosts.addresses(host)}
-        return {address for address in found if not address.startswith("127.")} - {self._hosts.address}
-
     def clock_ns(self, rank: int) -> int:
         """What the rank adds to the clock of its host."""
         return self._link(rank).clocks.get(rank, 0)

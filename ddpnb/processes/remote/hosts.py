@@ -120,10 +120,6 @@ class Hosts:
     def _engine_of(self, name: str) -> int:
         return next(host.engines[0] for host in self.all if host.name == name)
 
-    def addresses(self, name: str) -> list[str]:
-        """All that a host has."""
-        return [str(address) for host in self.all if host.name == name for address in host.facts["addresses"]]
-
     def log_of(self, host: str, pid: int) -> str:
         """The end of what an agent has written."""
         engine = self._engine_of(host)

@@ -42,10 +42,6 @@ class OnHosts(Protocol):
         """What is added to the clock of the rank's host, which gives that of this one."""
         ...
 
-    def addresses(self, hosts: Iterable[str]) -> set[str]:
-        """The addresses of these hosts at which ranks are reached; empty: not known."""
-        ...
-
 
 class OutsideRemote(Outside):
     """Of processes on other hosts. What a host does not say in time is not known: empty."""
@@ -69,8 +65,7 @@ class OutsideRemote(Outside):
     def connections(self, ranks: Iterable[int]) -> Connections:
         rows = self.all_connections(ranks)
         hosts = self._processes.hosts
-        away = self._processes.addresses({hosts[rank] for rank in ranks} - {hosts[rank] for rank in rows})
-        return connections.among(rows, {rank: hosts[rank] for rank in rows}, away)
+        return connections.among(rows, {rank: hosts[rank] for rank in rows})
 
     def all_connections(self, ranks: Iterable[int]) -> dict[int, connections.Rows]:
         """For each rank its TCP connections, wherever they lead."""

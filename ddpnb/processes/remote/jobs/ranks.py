@@ -141,10 +141,6 @@ class JobOnHosts(JobProcesses):
         """See ``OnHosts``."""
         return self._hosts.links[self.host_of(rank)].clock.ahead_ns
 
-    def addresses(self, hosts: Iterable[str]) -> set[str]:  # noqa: ARG002
-        """See ``OnHosts``: not known."""
-        return set()
-
     def check_heard(self, ranks: Iterable[int], *, asked: bool = False) -> None:
         wanted, hosts = set(ranks), self.hosts
         for name, late in self.silent_hosts().items():
