@@ -77,8 +77,8 @@ class Releasing:
             release = _Release(shared, monitors if of_world else (), f"released by {self._name}.release()", timeout)
             freed = release.made()
             kept = of_world and not release.shut and not freed.left and self._keep(monitors)
-            if not kept:
-                release.close()
+            # Where no rank has heard of the release, since no host answers, all groups are as they were.
+            if not kept and release.close():
                 for monitor in monitors:
                     monitor.groups_closed = True
                 if shared.startup is not None:
@@ -179,10 +179,11 @@ class _Release:
         """Whether an exception alone may end what the ranks do: none of them waits in a collective."""
         return bool(self._monitors) and not self.shut and passed < _GENTLE_S and not _in_flight(self._monitors)
 
-    def close(self) -> None:
-        """Every later call in the groups fails, on all ranks, and says why."""
-        told = sorted(self.shut | {*self._ranks.alive()} - self._silent)
-        self._ranks.processes.ask(told, {"verb": "released"}, _ANSWER_S)
+    def close(self) -> bool:
+        """Every later call in the groups fails, on all ranks that hear of it, and says why. Whether there are any."""
+        asked = sorted(self.shut | {*self._ranks.alive()} - self._silent)
+        self._ranks.processes.ask(asked, {"verb": "released"}, _ANSWER_S)
+        return bool(asked)
 
 
 def _busy(ranks: Ranks) -> list[int]:

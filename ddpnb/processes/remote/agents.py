@@ -91,6 +91,7 @@ class Agents:
                 if engine is not None:
                     mirror = self._mirror(host)
                     self.links[host] = link = Link(host, EngineChannel(self._client, engine), mirror)
+                    link.ask_after = partial(self._ask_after, host)
                     link.after_look = partial(self._correct_clocks, link)
                     del missing[host]
             if missing and time.monotonic() > deadline:

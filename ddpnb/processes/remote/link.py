@@ -64,6 +64,9 @@ class Link:
         self._known: dict[int, dict[str, Any]] = {}
         self.clock = HostClock()
         self.clocks: dict[int, int] = {}  # what the ranks of the host add to its clock
+        self.ask_after: Callable[[], None] = lambda: (
+            None
+        )  # find out whether the agent has ended: called while it is silent
         self.after_look: Callable[[], None] = lambda: None  # called by the thread that looks
         self._looks = 0
         self._numbers = itertools.count(1)
@@ -171,13 +174,15 @@ class Link:
             WorldError: no answer within ``timeout`` seconds, or the agent refused.
         """
         number, deadline = next(self._numbers), time.monotonic() + timeout
-        if self.ended:
-            raise WorldError(f"the agent on host {self.host} {self.ended}.", "world.restart() starts it again.")
         pending: list[Any] = []
         while time.monotonic() < deadline:
             pending.append(self._channel.request(number, verb, list(given)))
             again = min(deadline, time.monotonic() + _AGAIN_S * len(pending))
             while time.monotonic() < again:
+                if self.silent_s > LATE_S:
+                    self.ask_after()
+                if self.ended:
+                    raise WorldError(f"the agent on host {self.host} {self.ended}.", "world.restart() starts it again.")
                 for reply in pending:
                     if reply.ready():
                         if not reply.successful():
