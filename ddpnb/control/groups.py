@@ -57,7 +57,7 @@ class Groups:
             shared.check_alive(everybody)
             shared.check_free(everybody)
             shared.end_fresh()
-            shared.closed_group = None
+            shared.closed_group, shared.half_released = None, False
             self._replacement.replace(self._replacement.clean(everybody))
             number = shared.number = shared.number + 1
             port = shared.new_port()

@@ -58,6 +58,7 @@ class Ranks:
         self.startup: Startup | None = None
         self.startup_number = 0  # its number among the runs
         self.closed_group: ClosedGroup | None = None  # that the next cell or function must create again
+        self.half_released = False  # hosts did not answer: their ranks may have heard a part of the last release
         self.unused_port: ReservedPort | None = None  # for faults: no store listens on it
         self.lock = threading.RLock()
         self.closed = False

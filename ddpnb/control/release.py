@@ -69,7 +69,7 @@ class Releasing:
         with shared.lock:
             shared.check_open()
             if not _busy(shared):
-                return Freed()
+                return Freed(group=self.finish())
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
@@ -83,11 +83,23 @@ class Releasing:
                     monitor.groups_closed = True
                 if shared.startup is not None:
                     shared.startup._cut()
+            shared.half_released = of_world and not release.cut_off.isdisjoint(freed.left)
             told = self._group(kept=kept) if of_world and not freed.left else ""
             for monitor in monitors:
                 monitor.show_rest()
             self._breakpoints.released(freed.left)
         return replace(freed, group=told)
+
+    def finish(self) -> str:
+        """End a release of which some ranks have heard a part only, when all are idle; what became of the group, as text."""
+        shared = self._ranks
+        everybody = shared.alive()
+        if not shared.half_released or _busy(shared):
+            return ""
+        if len(shared.ask(everybody, {"verb": "released"})) < len(everybody):
+            return ""
+        shared.half_released = False
+        return self._group(kept=False)
 
     def _keep(self, monitors: Collection[RunMonitor]) -> bool:
         """Leave the groups open if the interrupt has touched none of them; whether that is so."""
@@ -114,7 +126,7 @@ class Releasing:
 
 
 class _Release:
-    """One release of the busy ranks. ``shut``: those whose connections were shut down.
+    """One release of the busy ranks. ``shut``: those whose connections were shut down; ``cut_off``: whose hosts were silent.
 
     Args:
         ranks: all; gloo waits on the connections between them.
@@ -130,6 +142,7 @@ class _Release:
         self._timeout = timeout
         self._silent: set[int] = set()
         self.shut: set[int] = set()
+        self.cut_off: set[int] = set()
 
     def made(self) -> Freed:
         """Release the busy ranks, and wait until they are idle.
@@ -147,6 +160,7 @@ class _Release:
             # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
             heard = processes.ask(awake, {"verb": "releasing", "why": self._why}, _ANSWER_S)
             self._silent |= set(awake) - set(heard)
+            self.cut_off |= {rank for ranks in processes.silent_hosts().values() for rank in ranks}
             if self._is_gentle(time.monotonic() - began):
                 processes.ask(list(heard), {"verb": "interrupt"}, _ANSWER_S)
             else:

@@ -72,6 +72,7 @@ class Restart:
             states = shared.groups(others) if idle else {}
             had_group, before = self._groups.has_group(), shared_by_all(states, shared.size)
             self._replacement.replace(chosen, timeout)
+            shared.half_released = False
             told: list[str] = []
             if startup is not None and startup.busy():
                 for rank in chosen:
@@ -112,7 +113,10 @@ class Restart:
             monitor.await_outcome(10)  # if it cannot be known, Run.wait() says so
         self._ranks.end_fresh()
         if kind != "script":
+            self._releasing.finish()
             self._groups.renew()
+        else:
+            self._ranks.half_released = False
         if kind == "cell":
             self._ranks.check_alive(ranks)
             return
