@@ -101,7 +101,11 @@ def launch(
 
 
 def _on_hosts(
-    n: int, backend: str | None, client: ipyparallel.Client, timeout: float, options: dict[str, Any]
+    n: int,
+    backend: str | None,
+    client: ipyparallel.Client | ipyparallel.DirectView,
+    timeout: float,
+    options: dict[str, Any],
 ) -> World:
     from ddpnb.processes.remote import engines, hosts  # ranks elsewhere are rare
     from ddpnb.world import World
