@@ -15,7 +15,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 from ddpnb.recorder.clock import now_ns
@@ -184,7 +184,7 @@ def _said_by_ddpnb(error: BaseException) -> bool:
 
 def _drop_own_frames(error: BaseException | None) -> None:
     """Take the frames of our hooks out of the tracebacks that are about to be printed."""
-    from ddpnb.recorder.user_frames import is_own_file
+    from ddpnb.recorder.user_frames import is_own_frame
 
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -192,7 +192,7 @@ def _drop_own_frames(error: BaseException | None) -> None:
         kept: list[TracebackType] = []
         trace = error.__traceback__
         while trace is not None:
-            if not is_own_file(trace.tb_frame.f_code.co_filename):
+            if not is_own_frame(trace.tb_frame):
                 kept.append(trace)
             trace = trace.tb_next
         for outer, inner in zip(kept, [*kept[1:], None], strict=False):
@@ -207,31 +207,33 @@ def _of_multiprocessing(file: str) -> bool:
 
 def _calling_frames(frame: Any) -> list[dict[str, Any]]:
     """The frames that called ``sys.exit``, outermost first."""
-    from ddpnb.recorder.user_frames import is_own_file, is_user_file
+    from ddpnb.recorder.user_frames import is_own_frame
 
     frames: list[dict[str, Any]] = []
     while frame is not None and len(frames) < 64:
-        code = frame.f_code
-        if not is_own_file(code.co_filename):
-            frames.append(_entry(code.co_filename, frame.f_lineno or 0, code.co_name, is_user_file(code.co_filename)))
+        if not is_own_frame(frame):
+            frames.append(_entry(frame, frame.f_lineno))
         frame = frame.f_back
     return frames[::-1]
 
 
 def _plain_description(error: BaseException) -> dict[str, Any]:
     """An exception before there is a recorder, whose description also has the variables."""
-    from ddpnb.recorder.user_frames import is_own_file, is_user_file
+    from ddpnb.recorder.user_frames import is_own_frame
 
     frames = [
-        _entry(entry.filename, entry.lineno or 0, entry.name, is_user_file(entry.filename))
-        for entry in traceback.extract_tb(error.__traceback__)[-64:]
-        if not is_own_file(entry.filename) and not entry.filename.startswith("<frozen")
+        _entry(frame, line)
+        for frame, line in list(traceback.walk_tb(error.__traceback__))[-64:]
+        if not is_own_frame(frame) and not frame.f_code.co_filename.startswith("<frozen")
     ]
     if isinstance(error, SyntaxError) and error.filename:
-        frames.append(_entry(error.filename, error.lineno or 0, "<module>", True))
+        frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
     text = "".join(traceback.format_exception(error))
     return {"message": str(error)[:4000], "frames": frames, "traceback": text[-30_000:]}
 
 
-def _entry(file: str, line: int, function: str, user: bool) -> dict[str, Any]:
-    return {"file": file, "line": line, "function": function, "user": user}
+def _entry(frame: FrameType, line: int | None) -> dict[str, Any]:
+    from ddpnb.recorder.user_frames import is_user_frame
+
+    code = frame.f_code
+    return {"file": code.co_filename, "line": line or 0, "function": code.co_name, "user": is_user_frame(frame)}

@@ -7,7 +7,7 @@ import threading
 from _thread import get_ident
 from typing import Any
 
-from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import describe
 from ddpnb.texts import shortened
 
@@ -46,9 +46,7 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
     Returns:
         ``text`` (its repr, or a description of a tensor), ``value`` where it is plain, ``where``; or ``error``.
     """
-    frames = [
-        frame for frame in frames_of(threading.main_thread().ident or 0) if is_user_file(frame.f_code.co_filename)
-    ]
+    frames = [frame for frame in frames_of(threading.main_thread().ident or 0) if is_user_frame(frame)]
     where = ""
     names = namespace
     if frames:

@@ -8,7 +8,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.events.runs import Caller, ExceptionHandled, ThreadFailed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
-from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recorder.user_frames import is_user_frame
 
 _MOST = 64  # in a run
 _LINES = 2  # of each
@@ -62,8 +62,8 @@ def _raised(error: BaseException) -> Caller | None:
     """The innermost line of the user's in the traceback."""
     found, trace = None, error.__traceback__
     while trace is not None:
-        code = trace.tb_frame.f_code
-        if is_user_file(code.co_filename):
+        if is_user_frame(trace.tb_frame):
+            code = trace.tb_frame.f_code
             found = Caller(file=code.co_filename, line=trace.tb_lineno, function=code.co_name)
         trace = trace.tb_next
     return found

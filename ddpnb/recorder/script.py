@@ -24,7 +24,7 @@ from ddpnb.recorder.displays import last_expression
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.process_state import OwnBuiltins, flush
 from ddpnb.recorder.release import Release
-from ddpnb.recorder.user_frames import is_own_file, is_user_file
+from ddpnb.recorder.user_frames import is_own_frame, is_user_frame
 from ddpnb.recorder.values import Allowance
 
 _LONGEST_MESSAGE = 4000
@@ -156,7 +156,8 @@ def _describe(error: BaseException) -> dict[str, Any]:
         frames.append({"file": error.filename, "line": error.lineno or 0, "function": "<module>", "user": True})
     summary = traceback.TracebackException(type(error), error, trace)
     # The user's traceback without the frames of ddpnb.
-    summary.stack = traceback.StackSummary.from_list(f for f in summary.stack if not is_own_file(f.filename))
+    entries = zip(summary.stack, traceback.walk_tb(trace), strict=False)
+    summary.stack = traceback.StackSummary.from_list(entry for entry, (frame, _) in entries if not is_own_frame(frame))
     # Where the fence stopped a call, the diagnosis tells the rest; a release was asked for.
     if isinstance(error, CollectiveMismatch):
         text = f"ddpnb: fence: {error.what}\n"
@@ -178,7 +179,7 @@ def _described_at_least(error: BaseException, trouble: BaseException) -> dict[st
     frames = []
     for frame, line in _innermost(error.__traceback__):
         code = frame.f_code
-        user = is_user_file(code.co_filename)
+        user = is_user_frame(frame)
         frames.append({"file": code.co_filename, "line": line, "function": code.co_name, "user": user})
     name = type(error).__name__
     places = "".join(f'  File "{f["file"]}", line {f["line"]}, in {f["function"]}\n' for f in frames)
@@ -194,19 +195,18 @@ def _described_at_least(error: BaseException, trouble: BaseException) -> dict[st
 def _innermost(trace: TracebackType | None) -> deque[tuple[FrameType, int]]:
     """The last frames of a traceback, without ours, and their lines."""
     lines = traceback.walk_tb(trace)
-    return deque((entry for entry in lines if not is_own_file(entry[0].f_code.co_filename)), MAX_FRAMES)
+    return deque((entry for entry in lines if not is_own_frame(entry[0])), MAX_FRAMES)
 
 
 def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
     frames = []
     allowance = Allowance(LOOK_S)
     for frame, line in reversed(_innermost(trace)):  # innermost first: there may be time for some of them only
-        path = frame.f_code.co_filename
         entry: dict[str, Any] = {
-            "file": path,
+            "file": frame.f_code.co_filename,
             "line": line,
             "function": frame.f_code.co_name,
-            "user": is_user_file(path),
+            "user": is_user_frame(frame),
         }
         if entry["user"]:
             entry["locals"] = describe_locals(frame, within=allowance)
@@ -216,8 +216,8 @@ def _frames(trace: TracebackType | None) -> list[dict[str, Any]]:
 
 def _skip_own(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None:
-        path = trace.tb_frame.f_code.co_filename
-        if not is_own_file(path) and not path.startswith("<frozen"):
+        frame = trace.tb_frame
+        if not is_own_frame(frame) and not frame.f_code.co_filename.startswith("<frozen"):
             break
         trace = trace.tb_next
     return trace

@@ -17,7 +17,7 @@ from ddpnb.recorder.tensor_paths import NotFound, of_model, resolve, similar, te
 from ddpnb.recorder.tensor_values import Reading, plain
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.tracked_models import Followed
-from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.user_frames import frames_of, is_user_frame
 
 _OFFERED = 1000  # names
 _PIECES = 64  # whose elements are sent in one answer
@@ -115,7 +115,7 @@ class Tensors:
     def _variables(self, depth: int, *, local: bool = False) -> tuple[dict[str, Any], str, str]:
         """The variables of a user's frame, the frame in words, and its function; of an idle rank, those of cells."""
         main = threading.main_thread().ident or 0
-        frames = [frame for frame in frames_of(main) if is_user_file(frame.f_code.co_filename)]
+        frames = [frame for frame in frames_of(main) if is_user_frame(frame)]
         if not frames:
             return dict(self._namespace()), "the variables of cells", ""
         if depth >= len(frames):

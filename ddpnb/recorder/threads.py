@@ -21,7 +21,7 @@ from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 from ddpnb.recorder import process_state, script
 from ddpnb.recorder.kernel_waits import system_call, words
 from ddpnb.recorder.locals import LOOK_S, describe_locals
-from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import Allowance
 
 _VARIABLES = 0.75  # share of the time of a snapshot: the rest is for the frames
@@ -41,7 +41,7 @@ def described(
         code = frame.f_code
         if code.co_filename in _LEADING:
             break
-        user = is_user_file(code.co_filename)
+        user = is_user_frame(frame)
         entry: dict[str, Any] = {
             "file": code.co_filename[:4096],
             "line": frame.f_lineno or 0,

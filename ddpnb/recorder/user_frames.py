@@ -60,6 +60,29 @@ def is_torch_file(path: str) -> bool:
     return path.startswith((_TORCH, "<frozen")) or is_own_file(path)
 
 
+def file_of(frame: FrameType) -> str:
+    """The file to which the code of a frame belongs: of generated text, that of the module in which it runs, if it has one.
+
+    The methods of a data class are such text: their own file name, <string>, is also that of ``python -c``.
+    """
+    path = frame.f_code.co_filename
+    if path[:1] == "<" and not path.startswith("<frozen"):
+        module = frame.f_globals.get("__file__")
+        if type(module) is str:
+            return module
+    return path
+
+
+def is_user_frame(frame: FrameType) -> bool:
+    """Whether a frame runs the user's own code."""
+    return is_user_file(file_of(frame))
+
+
+def is_own_frame(frame: FrameType) -> bool:
+    """Whether a frame runs ddpnb's own code."""
+    return is_own_file(file_of(frame))
+
+
 # By the id of a code object (hashing one costs more than the walk): torch's and ours, a library's,
 # the user's. The code objects are kept, so that an id stays its own.
 _OURS, _LIBRARY, _USER = 1, 2, 3
@@ -67,8 +90,8 @@ _kinds: dict[int, int] = {}
 _kept: list[CodeType] = []
 
 
-def _kind(code: CodeType) -> int:
-    path = code.co_filename
+def _kind(frame: FrameType) -> int:
+    code, path = frame.f_code, file_of(frame)
     kind = _OURS if is_torch_file(path) else _USER if is_user_file(path) else _LIBRARY
     if len(_kinds) < 20_000:
         _kinds[id(code)] = kind
@@ -86,8 +109,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     outside: FrameType | None = None
     kinds = _kinds
     while frame is not None:
-        code = frame.f_code
-        kind = kinds.get(id(code)) or _kind(code)
+        kind = kinds.get(id(frame.f_code)) or _kind(frame)
         if kind == _USER:
             return frame
         if kind == _LIBRARY and outside is None:
@@ -95,7 +117,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
         frame = frame.f_back
     if outside is None and threading.current_thread() is not threading.main_thread():
         main = frames_of(threading.main_thread().ident or 0)
-        return next((f for f in main if _kind(f.f_code) == _USER and not f.f_code.co_flags & _GENERATOR), None)
+        return next((f for f in main if _kind(f) == _USER and not f.f_code.co_flags & _GENERATOR), None)
     return outside
 
 
@@ -128,8 +150,8 @@ def user_path(most: int) -> list[tuple[str, int, str]]:
     found: list[tuple[str, int, str]] = []
     frame = sys._getframe(1)
     while frame is not None and len(found) < most:
-        code = frame.f_code
-        if is_user_file(code.co_filename):
+        if is_user_frame(frame):
+            code = frame.f_code
             found.append((code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
     return found[::-1]

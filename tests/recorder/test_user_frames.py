@@ -1,0 +1,70 @@
+"""Whose code a frame runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+import pytest
+
+from ddpnb.model.calls import Site
+from ddpnb.recorder import user_frames
+from ddpnb.recorder.user_frames import calling_frame, is_own_frame, is_user_frame, user_path
+
+CLASS = "import dataclasses\n@dataclasses.dataclass\nclass Sample:\n    index: object\n"
+
+
+class Looks:
+    """As a field of a data class: sees who calls its ``repr``."""
+
+    def __repr__(self):
+        frame = sys._getframe(1)
+        assert (frame.f_code.co_filename, frame.f_code.co_name) == ("<string>", "__repr__")
+        self.frame, self.calling, self.path = frame, calling_frame(2), user_path(20)
+        return ""
+
+
+def of_generated_code(made):
+    """What is seen from the method that dataclasses has generated for this class."""
+    looks = Looks()
+    repr(made(looks))
+    return looks
+
+
+@pytest.fixture
+def installed(monkeypatch, tmp_path):
+    """A folder of libraries."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.setattr(user_frames, "_LIBRARIES", (f"{folder}/", *user_frames._LIBRARIES))
+    return folder
+
+
+def test_generated_methods_of_a_library_are_not_the_users(installed, monkeypatch):
+    path = installed / "samples.py"
+    path.write_text(CLASS)
+    spec = importlib.util.spec_from_file_location("samples", path)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "samples", module)  # dataclasses looks for it
+    spec.loader.exec_module(module)
+    seen = of_generated_code(module.Sample)
+    assert not is_user_frame(seen.frame) and not is_own_frame(seen.frame)
+    assert seen.calling.f_code.co_name == "of_generated_code"
+    assert [file for file, _, _ in seen.path if file == "<string>"] == []
+
+
+def test_generated_methods_of_ddpnb_are_its_own():
+    seen = of_generated_code(lambda looks: Site(looks, 1, ""))
+    assert is_own_frame(seen.frame) and not is_user_frame(seen.frame)
+    assert seen.calling.f_code.co_name == "of_generated_code"
+
+
+@pytest.mark.parametrize("names", [{"__file__": "/home/me/train.py"}, {}], ids=["of a module", "of python -c"])
+def test_text_that_the_user_has_compiled_is_theirs(names):
+    exec("def step():\n    repr(looks)\ndef __repr__():\n    step()", names)
+    seen = []
+    names["repr"] = lambda _: seen.append((sys._getframe(1), calling_frame(2)))
+    names["looks"] = None
+    names["__repr__"]()
+    ((frame, calling),) = seen
+    assert is_user_frame(frame) and calling is frame
