@@ -43,17 +43,27 @@ def check_access(page: Page) -> None:
 
 
 def test_a_tab_that_lies_behind_another_says_so(lab, page):
-    show = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\ndashboard = ddpnb.show(world)\ndashboard"
-    wait = """
-import time
+    launch = """
+import time, ddpnb
+world = ddpnb.launch(2, quiet=True)
 def until(unseen, end=30):
     end += time.monotonic()
     while dashboard.head.unseen is not unseen and time.monotonic() < end:
         time.sleep(0.1)
     print("unseen" if dashboard.head.unseen else "seen", "in time" if time.monotonic() < end else "too late")
 """
-    behind = "until(False)\nprint('now hide it')\nuntil(True)\nuntil(False)\nworld.close()\nprint('closed')"
-    lab.open(page, lab.write("behind.ipynb", show, wait, behind))
+    # All in one cell: JupyterLab takes cells out of the page from which the run of a later one has scrolled away.
+    behind = """
+dashboard = ddpnb.show(world)
+display(dashboard)
+until(False)
+print("now hide it")
+until(True)
+until(False)
+world.close()
+print("closed")
+"""
+    lab.open(page, lab.write("behind.ipynb", launch, behind))
     page.get_by_role("button", name="New Launcher").last.click()
     ours = page.get_by_role("tab", name="behind.ipynb")
     ours.click()
