@@ -13,6 +13,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
+from ddpnb.control.before_group import BeforeGroup
 from ddpnb.control.job_ranks import monitor_job
 from ddpnb.control.plain_run import prepare_logs
 from ddpnb.control.run import Run
@@ -23,8 +24,6 @@ from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.command import Command, local_size, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import JobProcesses
-from ddpnb.processes.process_samples import ActivityTracker, sample
-from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.render.text import printable
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
 _LEFT_S = 0.2  # between two looks at what an ended command has left
-_LOOK_S = 0.5  # between two looks at processes that are no ranks; longer ones would not show that they are idle
 _GIVEN_UP = 6  # times the patience without a process group, all idle, after which a command that runs apart hangs
 _OUTPUT_S = 5.0  # for the last output after the end of a command
 _WORST = ("ok", "released", "crash", "divergence", "hang")
@@ -103,8 +101,6 @@ class CommandRun:
         self._groups: dict[str, GroupWatch] = {}
         self._ended: float | None = None  # when the command had ended
         self._said: set[int] = set()  # processes that are not recorded
-        self._idle, self._next_look = ActivityTracker(), time.monotonic() + _LOOK_S
-        self._idle_said = False
         self._hangs = False  # before any process group was made
         with ExitStack() as undo:
             self._folders = Folders(0)
@@ -122,6 +118,9 @@ class CommandRun:
                 prepare_logs(log_dir, ())
             self._command = Command(command, self._folders.memory, recorded, output, directory, given_input)
             undo.callback(self._end_command)
+            self._before = BeforeGroup(
+                self._command.pid, elsewhere=self._hosts is not None, patience=patience, say=_say
+            )
             if log_dir is not None and self._command.output is not None:
                 self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), not apart)
             self._end = undo.pop_all()
@@ -158,9 +157,10 @@ class CommandRun:
             if self._copying is not None:
                 self._copying.join(_OUTPUT_S)
             return True
-        if status is None:
-            self._look_at_others()
-            self._hangs = self._apart and self._idle.idle_s > _GIVEN_UP * self._patience and not monitors
+        if status is None and not monitors and self._before.is_due:
+            self.say_unrecorded()
+            self._before.look()
+            self._hangs = self._apart and self._before.hangs(_GIVEN_UP * self._patience)
         return self._hangs
 
     def _processes_in(self, folder: str) -> JobProcesses:
@@ -186,23 +186,6 @@ class CommandRun:
             return False
         time.sleep(_LEFT_S)
         return self._command.leaves_processes()
-
-    def _look_at_others(self) -> None:
-        """Say which processes are not recorded, and where they are if nothing has happened for too long."""
-        now = time.monotonic()
-        if now < self._next_look or self._monitors:
-            return
-        self._next_look = now + _LOOK_S
-        self.say_unrecorded()
-        tree = sample([self._command.pid])[self._command.pid]
-        self._idle.add(tree)
-        if self._idle.idle_s > self._patience and not self._idle_said:
-            self._idle_said = True
-            _say(f"no process group has been made, and all processes have been idle for {self._idle.idle_s:.0f} s:")
-            for pid in (self._command.pid, *(pid for pid, _ in tree.descendants[:16])):
-                user = [frame for stack in py_spy_stacks(pid) if stack.main for frame in stack.user_frames]
-                if user:
-                    _say(f"  process {pid} is at {user[-1].file}:{user[-1].line} in {user[-1].function}")
 
     def say_unrecorded(self) -> None:
         """Say which processes are not recorded, each once."""

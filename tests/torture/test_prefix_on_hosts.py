@@ -73,7 +73,7 @@ class Cluster:
         }
         self._port = 29500
 
-    def begin(self, *command, options=(), variables=()):
+    def begin(self, *command, options=(), variables=(), launcher="srun"):
         self._port += 1
         names = list(self.network.hosts)
         kept = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
@@ -84,7 +84,7 @@ class Cluster:
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
         (self.folder / "v.json").unlink(missing_ok=True)
         return subprocess.Popen(
-            [sys.executable, "-m", "ddpnb", "run", "--json", "v.json", *map(str, options), "--", "srun", *command],
+            [sys.executable, "-m", "ddpnb", "run", "--json", "v.json", *map(str, options), "--", launcher, *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
             env=environment, start_new_session=True,
         )  # fmt: skip
@@ -164,6 +164,16 @@ def test_a_rank_of_the_second_host_skips_a_collective(cluster, how, tasks):
     assert {place["rank"]: place["line"] for place in finding["where"] if place["rank"] != 3} == dict.fromkeys(
         range(3), cluster.lines["waiting"]
     )
+
+
+def test_a_command_that_waits_for_its_hosts(cluster):
+    """As srun does in a queue."""
+    mpiexec = cluster.folder / "mpiexec"
+    mpiexec.write_text('#!/bin/sh\nsleep 6\nexec srun "$@"\n')
+    mpiexec.chmod(0o755)
+    status, _, said, _ = cluster.run("well", launcher=mpiexec, options=["--patience", "2"])
+    told = [line for line in said.splitlines() if line.startswith("ddpnb:")]
+    assert status == 0 and len(told) == 1 and "may wait for resources" in told[0], said
 
 
 def test_a_rank_of_the_second_host_is_killed(cluster):
