@@ -14,7 +14,7 @@ from tests.simulated_hosts import end, wait_until
 _PATH = os.pathsep.join([os.environ["PATH"], "/usr/sbin", "/sbin"])
 CPUS = len(os.sched_getaffinity(0))
 #: command lines of the daemons, which stay when jobs end
-KEEP = ("munged ", "slurmctld ", "slurmd ")
+KEEP = ("munged ", "slurmctld ", "slurmctld: ", "slurmd ")
 _CONFIGURATION = """\
 ClusterName=simulated
 SlurmctldHost={login}

@@ -234,6 +234,65 @@ def test_mpi_from_the_notebook(cluster, hostfile):
     cluster.wait_for_end("the notebook", cluster.login)
 
 
+# -- the prefix
+
+TRAIN = """
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+for step in range(6):
+    if step == 3 and dist.get_rank() == 3 and sys.argv[1:] == ["skip"]:
+        continue
+    total = torch.ones(4)
+    dist.all_reduce(total)  # waiting
+sys.stdout.write(f"{dist.get_rank()} of {total[0]:.0f} on {os.uname().nodename}\\n")
+"""
+PREFIX = "Jobs that something else starts"
+
+
+def run_job(cluster: Cluster, *command: str, env: dict[str, str]) -> tuple[int, str, str]:
+    """Run a command on the login node, in the home folder: its status, output and errors."""
+    (cluster.home / "train.py").write_text(TRAIN)
+    done = cluster.run(cluster.login, "env", f"--chdir={cluster.home}", *command, env=env)
+    cluster.wait_for_end("the job", *cluster.names, keep=(*slurmd.KEEP, *sshd.KEEP))
+    return done.returncode, done.stdout, done.stderr
+
+
+def check_job(cluster: Cluster, mode: str, status: int, output: str, said: str) -> None:
+    told = [line for line in said.splitlines() if line.startswith(("ddpnb:", "Rank"))]
+    if mode == "skip":
+        assert status == 3 and told[0].startswith("ddpnb: hang"), said
+        line = TRAIN[: TRAIN.index("  # waiting")].count("\n") + 1
+        assert (
+            f"Rank 3 never calls the all_reduce that ranks 0, 1 and 2 are blocked in at train.py:{line}" in told[1]
+        ), said
+    else:
+        assert status == 0 and not told, said
+        assert sorted(line.split()[2] for line in output.splitlines() if " of 4 on " in line) == ["4"] * 4, output
+        assert all(output.count(node) == 2 for node in cluster.nodes), output
+
+
+@pytest.mark.parametrize("mode", ["", "skip"])
+@pytest.mark.skipif(bool(slurmd.missing()), reason=slurmd.missing())
+def test_the_prefix_with_slurm(mode, cluster):
+    command = example(PREFIX, "bash", **{"train.py": f"train.py {mode}"})
+    allocation = ["salloc", "--nodes=2", "--ntasks-per-node=2", "bash", "-c", command]
+    with slurmd.real_slurm(cluster) as variables:
+        check_job(cluster, mode, *run_job(cluster, *allocation, env=variables))
+
+
+@needs_mpi
+@pytest.mark.parametrize("mode", ["", "skip"])
+def test_the_prefix_with_open_mpi(mode, cluster, hostfile):
+    values = {"-n 8": "-n 4", "=node1": f"={cluster.nodes[0]}", "train.py": f"train.py {mode}"}
+    command = example(PREFIX, "bash", 1, **values)
+    check_job(cluster, mode, *run_job(cluster, "bash", "-c", command, env=mpi.AS_ROOT))
+
+
 # -- any other way
 
 
