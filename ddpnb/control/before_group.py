@@ -18,8 +18,8 @@ class BeforeGroup:
     Args:
         pid: of the command.
         elsewhere: whether it may start ranks on other hosts, of which nothing is known until they make a group.
-        patience: seconds without activity, after which the places of the processes are told.
-        say: tells a line.
+        patience: seconds without activity, after which the places of the processes are said.
+        say: prints a line.
     """
 
     def __init__(self, pid: int, *, elsewhere: bool, patience: float, say: Callable[[str], None]) -> None:
@@ -34,7 +34,7 @@ class BeforeGroup:
         return time.monotonic() >= self._next
 
     def look(self) -> None:
-        """Sample all processes; tell where they are if nothing has happened for too long."""
+        """Sample all processes; say where they are if nothing has happened for too long."""
         now = time.monotonic()
         self._next = now + _LOOK_S
         tree = sample([self._pid])[self._pid]

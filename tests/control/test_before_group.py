@@ -42,7 +42,7 @@ def looked(tmp_path):
 
 
 @pytest.mark.parametrize(("elsewhere", "which"), [(False, "all processes"), (True, "the processes on this host")])
-def test_the_line_at_which_a_program_waits_is_told_once(looked, tmp_path, elsewhere, which):
+def test_the_line_at_which_a_program_waits_is_said_once(looked, tmp_path, elsewhere, which):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     before, said = looked(sys.executable, str(script), elsewhere=elsewhere, seconds=20)
