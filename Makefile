@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser network cluster pictures torture torture-signals torture-others matrix gpu docs clean
+.PHONY: lab test live stories rest check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -68,16 +68,20 @@ cluster: network
 	! command -v apt-get >/dev/null || \
 	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends openssh-server openssh-client openmpi-bin; }
 
-# Stress tests: signals, hostile programs, full disks, many ranks. Each case must end in time and leave nothing behind. Two
-# parallel lanes, since most of the time is waiting; a few cheap cases also run in `make test`.
-torture: $(VENV)/.tested cluster
-	timeout --signal=INT --kill-after=30 1200 $(MAKE) --no-print-directory -j2 --output-sync=target torture-signals torture-others
+# Stress tests: signals, several hosts, hostile programs, full disks, many ranks. Each case must end in time and leave nothing
+# behind. Parallel lanes, since most of the time is waiting; a few cheap cases also run in `make test`.
+TORTURE := torture-signals torture-hosts torture-cluster torture-others
 
-torture-signals torture-others: $(VENV)/.tested
+torture: $(VENV)/.tested cluster
+	timeout --signal=INT --kill-after=30 1200 $(MAKE) --no-print-directory -j3 --output-sync=target $(TORTURE)
+
+$(TORTURE): $(VENV)/.tested
 	$(BIN)/python -m pytest -m torture -p no:cacheprovider $(TORTURE_$@)
 
 TORTURE_torture-signals := tests/torture/test_signals.py
-TORTURE_torture-others := tests/torture --ignore=tests/torture/test_signals.py
+TORTURE_torture-hosts := $(wildcard tests/torture/test_hosts*.py)
+TORTURE_torture-cluster := tests/torture/test_examples.py tests/torture/test_prefix_on_hosts.py
+TORTURE_torture-others := tests/torture $(addprefix --ignore=,$(foreach lane,signals hosts cluster,$(TORTURE_torture-$(lane))))
 
 # Tests that need a GPU, and with several GPUs those that need several (docs/gpu.md). Fails where there is none.
 gpu: $(VENV)/.tested
