@@ -56,7 +56,7 @@ def begin(world, moment):
         run = world.run(hang, stream=None).wait(60)
         assert run.outcome == "hang"
         return run
-    hold = world.hold("all_reduce", seq=3) if moment == "hold" else None
+    hold = world.hold("all_reduce") if moment == "hold" else None
     run = world.run(train, 10_000, stream=None)
     if hold is not None:
         until("both ranks are held", lambda: str(hold.wait(1)).count("held") >= 2)
