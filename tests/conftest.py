@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,14 @@ def pytest_collection_modifyitems(items):
     for item, count in wanted:
         if there < count:
             item.add_marker(pytest.mark.skip(reason="needs a GPU" if count == 1 else "needs several GPUs"))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Where worlds have their folders."""
+    monkeypatch.setenv("DDPNB_SHM", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path / f"ddpnb-{os.geteuid()}"
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-import tempfile
 import threading
 import time
 
@@ -25,14 +24,6 @@ def refused(*_args, **_more):
 
 async def refused_later(*_args, **_more):
     refused()
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """Where worlds have their folders."""
-    monkeypatch.setenv("DDPNB_SHM", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path / f"ddpnb-{os.geteuid()}"
 
 
 @pytest.fixture

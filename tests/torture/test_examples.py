@@ -252,6 +252,7 @@ for step in range(6):
 sys.stdout.write(f"{dist.get_rank()} of {total[0]:.0f} on {os.uname().nodename}\\n")
 """
 PREFIX = "Jobs that something else starts"
+PATIENT = {"ddpnb run": "ddpnb run --patience 60"}  # on a busy machine, ranks are not there within ten seconds
 
 
 def run_job(cluster: Cluster, *command: str, env: dict[str, str]) -> tuple[int, str, str]:
@@ -263,8 +264,7 @@ def run_job(cluster: Cluster, *command: str, env: dict[str, str]) -> tuple[int, 
 
 
 def check_job(cluster: Cluster, mode: str, status: int, output: str, said: str) -> None:
-    lines = [line for line in said.splitlines() if line.startswith(("ddpnb:", "Rank"))]
-    told = [line for line in lines if "no process group has been made" not in line]  # yet: a busy machine starts slowly
+    told = [line for line in said.splitlines() if line.startswith(("ddpnb:", "Rank"))]
     if mode == "skip":
         assert status == 3 and told[0].startswith("ddpnb: hang"), said
         line = TRAIN[: TRAIN.index("  # waiting")].count("\n") + 1
@@ -280,7 +280,7 @@ def check_job(cluster: Cluster, mode: str, status: int, output: str, said: str) 
 @pytest.mark.parametrize("mode", ["", "skip"])
 @pytest.mark.skipif(bool(slurmd.missing()), reason=slurmd.missing())
 def test_the_prefix_with_slurm(mode, cluster):
-    command = example(PREFIX, "bash", **{"train.py": f"train.py {mode}"})
+    command = example(PREFIX, "bash", **PATIENT, **{"train.py": f"train.py {mode}"})
     allocation = ["salloc", "--nodes=2", "--ntasks-per-node=2", "bash", "-c", command]
     with slurmd.real_slurm(cluster) as variables:
         check_job(cluster, mode, *run_job(cluster, *allocation, env=variables))
@@ -290,7 +290,7 @@ def test_the_prefix_with_slurm(mode, cluster):
 @pytest.mark.parametrize("mode", ["", "skip"])
 def test_the_prefix_with_open_mpi(mode, cluster, hostfile):
     values = {"-n 8": "-n 4", "=node1": f"={cluster.nodes[0]}", "train.py": f"train.py {mode}"}
-    command = example(PREFIX, "bash", 1, **values)
+    command = example(PREFIX, "bash", 1, **PATIENT, **values)
     check_job(cluster, mode, *run_job(cluster, "bash", "-c", command, env=mpi.AS_ROOT))
 
 

@@ -64,10 +64,10 @@ class Link:
         self._known: dict[int, dict[str, Any]] = {}
         self.clock = HostClock()
         self.clocks: dict[int, int] = {}  # what the ranks of the host add to its clock
-        self.ask_after: Callable[[], None] = lambda: (
-            None
-        )  # find out whether the agent has ended: called while it is silent
-        self.after_look: Callable[[], None] = lambda: None  # called by the thread that looks
+        #: called while the agent is silent: finds out whether it has ended
+        self.ask_after: Callable[[], None] = lambda: None
+        #: called by the thread that looks, after each look
+        self.after_look: Callable[[], None] = lambda: None
         self._looks = 0
         self._numbers = itertools.count(1)
         self._stopping = threading.Event()

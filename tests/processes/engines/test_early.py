@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
@@ -36,14 +35,6 @@ starter.start = noted
 with ddpnb.launch(2, backend="gloo", quiet=True) as world:
     print(loaded, world.execute("1 + 1", stream=None).wait(60).outcome, "numpy" in sys.modules)
 """
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch):
-    """Where worlds have their folders."""
-    monkeypatch.setenv("DDPNB_SHM", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path / f"ddpnb-{os.geteuid()}"
 
 
 @pytest.fixture

@@ -177,13 +177,19 @@ def test_ranks_learn_that_their_ending_is_known_and_who_lives_elsewhere(other, e
     assert not ranks.silent_hosts()
 
 
-def test_a_scheduler_may_end_the_agent_with_the_last_rank(other, elsewhere):
-    agent = other.start()
+def a_rank_whose_ending_is_known(other):
+    """The process of rank 2, which still lives, and the ranks as the launcher sees them."""
     process = other.rank(2)
     ranks = JobOnHosts(os.path.join(other.job, START), other.hosts)
     until(lambda: ranks.found() and ranks.state(2))
     ends(os.path.join(other.folder, START), 2)
     until(lambda: not os.path.exists(other.folder))
+    return process, ranks
+
+
+def test_a_scheduler_may_end_the_agent_with_the_last_rank(other, elsewhere):
+    agent = other.start()
+    process, ranks = a_rank_whose_ending_is_known(other)
     os.kill(agent["pid"], signal.SIGKILL)
     process.kill()
     until(lambda: ranks.exit_status(2) is not None)
@@ -192,11 +198,7 @@ def test_a_scheduler_may_end_the_agent_with_the_last_rank(other, elsewhere):
 
 def test_another_agent_takes_the_place_of_one_that_has_ended(other, elsewhere):
     first = other.start()
-    process = other.rank(2)
-    ranks = JobOnHosts(os.path.join(other.job, START), other.hosts)
-    until(lambda: ranks.found() and ranks.state(2))
-    ends(os.path.join(other.folder, START), 2)
-    until(lambda: not os.path.exists(other.folder))
+    process, ranks = a_rank_whose_ending_is_known(other)
     process.kill()
     second = other.start()  # for the next step of the job
     assert second["pid"] != first["pid"] and len(other.hosts.links) == 1
