@@ -162,12 +162,12 @@ def test_names_cannot_drive_a_terminal(tmp_path):
     [
         (b"", "damaged"),
         (b"hello", "is not a recording"),
-        (gzip.compress(b"hello\n"), "damaged"),
-        (gzip.compress(b'{"format": "music"}\n'), "is not a recording"),
-        (gzip.compress(b"[]\n{}"), "damaged"),
-        (gzip.compress(b'{"format": "ddpnb recording", "version": 2}\n'), "newer version"),
-        (gzip.compress(b'{"format": "ddpnb recording", "version": 1, "fields": {}}\n' + b"[" * 100_000), "damaged"),
-        (gzip.compress(b"\xff" * 1000), "damaged"),
+        (gzip.compress(b"hello\n", mtime=0), "damaged"),
+        (gzip.compress(b'{"format": "music"}\n', mtime=0), "is not a recording"),
+        (gzip.compress(b"[]\n{}", mtime=0), "damaged"),
+        (gzip.compress(b'{"format": "ddpnb recording", "version": 2}\n', mtime=0), "newer version"),
+        (gzip.compress(b'{"format": "ddpnb recording", "version": 1, "fields": {}}\n' + b"[" * 100_000, mtime=0), "damaged"),
+        (gzip.compress(b"\xff" * 1000, mtime=0), "damaged"),
     ],
 )
 def test_what_is_no_recording_is_refused(tmp_path, data, message):
