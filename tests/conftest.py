@@ -29,7 +29,27 @@ if count_gpus():  # what is not about GPUs runs on the CPU, with as many ranks a
     os.environ.setdefault("DDP_BACKEND", "gloo")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="also run the tests marked `full`, and run scenarios on real ranks: their recordings are written anew",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Leave out what only ``--full`` runs, and begin with what takes longest: files are handed out in this order."""
+    skip_without_gpus(items)
+    if not config.getoption("--full"):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+    slow = {item.path for item in items if item.get_closest_marker("world") or item.get_closest_marker("browser")}
+    items.sort(key=lambda item: item.path not in slow)  # stable: the files stay in one piece
+
+
+def skip_without_gpus(items):
     """Skip what needs more GPUs than there are, and say so: ``make gpu`` runs it, or fails where there is none."""
     wanted = [
         (item, 2 if item.get_closest_marker("multigpu") else 1) for item in items if item.get_closest_marker("gpu")
