@@ -11,44 +11,31 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test live stories rest check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others matrix gpu docs clean
+.PHONY: lab test test-all lint check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
 	@$(BIN)/ddpnb lab $(ARGS)
 
-# Three lanes of about equal duration run in parallel. Tests on live ranks mostly wait, so two lanes of them share the
-# machine; the lane `rest` and the types have a lower priority. `make test` runs a failed test once more, alone, and prints
-# FLAKY if it then passes: tests.again decides from the report and the exit status of each lane in $(REPORTS).
-STORIES := $(foreach name,pitfalls victims healthy hands bisect bisect_by,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py tests/cli/test_bisect.py tests/world/test_attach_unrecorded.py
-OTHERS := $(addprefix --ignore=,$(STORIES))
-# Where there are tests on ranks: to collect all eleven thousand takes half a minute.
-LIVE := $(filter-out $(STORIES),$(shell grep -rlE 'mark\.world' tests --include='test_*.py' | sort))
+# Tests mostly wait for ranks: one worker more than there are cores. A file stays in one worker, which shares its World.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -p no:cacheprovider
 
-REPORTS := artifacts/lanes
-LANE = $(BIN)/python -m pytest $(if $(LANES_TOGETHER),-p tests.again --report $(REPORTS)/$@.json)
-# pytest writes the report before it ends; errors after that (warnings as errors) show only in its exit status.
-STATUS = $(if $(LANES_TOGETHER),; echo $$? >$(REPORTS)/$@.status)
+# Everything that finds a mistake of the day: scenarios are diagnosed from their recordings in tests/recordings.
+test: $(VENV)/.tested browser network lint
+	$(PYTEST)
 
-test: $(VENV)/.tested browser network
-	@rm -rf $(REPORTS) && mkdir -p $(REPORTS)
-	@$(MAKE) --no-print-directory -j4 --output-sync=target live stories rest check LANES_TOGETHER=1
-	@$(BIN)/python -m tests.again $(REPORTS) live stories rest
+# Everything, live: scenarios run on real ranks, and recordings that changed are written anew: look at `git diff`.
+test-all: $(VENV)/.tested browser network check
+	$(PYTEST) --full
 
-live: $(VENV)/.tested
-	$(LANE) -m "world and not beside" $(LIVE) $(STATUS)
+lint: $(VENV)/.tested
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check .
+	@$(BIN)/lint-imports --no-logo >$(VENV)/lint-imports.log 2>&1 || { cat $(VENV)/lint-imports.log; exit 1; }
 
-stories: $(VENV)/.tested
-	$(LANE) -p no:cacheprovider $(STORIES) $(STATUS)
-
-rest: $(VENV)/.tested
-	nice -n 10 $(LANE) -m "not world or beside" -p no:cacheprovider $(OTHERS) $(STATUS)
-
-check: $(VENV)/.tested
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
-	$(if $(LANES_TOGETHER),nice -n 10) $(BIN)/pyright
+check: lint
+	$(BIN)/pyright
 
 # The browser for the tests: the Debian package if we may install it, otherwise that of Playwright.
 browser: $(VENV)/.tested
@@ -124,6 +111,7 @@ $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt $(wildc
 $(VENV)/.tested: $(VENV)/.installed
 	@echo "Installing what the tests need"
 	@$(PIP_INSTALL) -e ".[test]"
+	@git config diff.ddpnb.textconv "$(BIN)/python -m tests.recordings.text" 2>/dev/null || true
 	@touch $@
 
 $(VENV)/.documented: $(VENV)/.installed

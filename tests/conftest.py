@@ -35,6 +35,9 @@ def pytest_addoption(parser):
         action="store_true",
         help="also run the tests marked `full`, and run scenarios on real ranks: their recordings are written anew",
     )
+    parser.addoption(
+        "--accept", action="store_true", help="write what is now diagnosed from the recordings of scenarios as expected"
+    )
 
 
 @pytest.hookimpl(trylast=True)

@@ -6,6 +6,7 @@ import pytest
 
 import ddpnb
 from benchmarks import executed
+from tests.recordings.scenario import Scenarios
 
 
 @pytest.fixture(scope="module")
@@ -18,8 +19,14 @@ def ran():
 @pytest.fixture(scope="module")
 def traced_world(ran, request):
     """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
-    with ddpnb.launch(**{"n": 2, **getattr(request.module, "TRACED", {})}, quiet=True) as world:
+    with ddpnb.launch(**{"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}, quiet=True) as world:
         yield world
+
+
+@pytest.fixture
+def scenario(request):
+    """Runs a scenario, or reads its recording."""
+    return Scenarios(request)
 
 
 @pytest.fixture

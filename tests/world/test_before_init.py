@@ -13,20 +13,21 @@ STUCK = re.findall(r"# culprit: (\w+)", SCRIPT.read_text())
 BUSY = [case for case in re.findall(r"^def (\w+)\(\)", SCRIPT.read_text(), re.MULTILINE) if case not in STUCK]
 
 
-@pytest.fixture
-def world(world):
-    yield world
-    left = world.release().left
-    if left:
-        world.restart(left)
+def played(scenario, case):
+    def play(world):
+        run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(60)
+        shown = str(world.status())
+        assert case in BUSY or ("idle" not in shown and "blocked" in shown)
+        return run
+
+    return scenario(f"before_init/{case}", play, world="shared_world", patience=2.0)
 
 
 @pytest.mark.world
 @pytest.mark.parametrize("case", STUCK)
-def test_all_ranks_are_stuck_before_the_start_up(world, case):
-    run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(60)
-    assert run.done, "no verdict"
-    assert [(f.code, f.culprits) for f in run.diagnosis.errors] == [("DDP313", tuple(range(world.size)))]
+def test_all_ranks_are_stuck_before_the_start_up(scenario, case):
+    run = played(scenario, case)
+    assert [(f.code, f.culprits) for f in run.diagnosis.errors] == [("DDP313", (0, 1, 2, 3))]
     finding = run.diagnosis.errors[0]
     lines = {site.line for _, site in finding.where}
     assert lines and lines <= set(marked_lines(SCRIPT, "culprit", case))
@@ -34,33 +35,36 @@ def test_all_ranks_are_stuck_before_the_start_up(world, case):
     stacks = [text for text in finding.evidence if text.startswith("Stack of ")]
     assert stacks and all(f"{case} (" in text for text in stacks)
     assert (run.outcome, run.exit_status) == ("hang", 3)
-    shown = str(world.status())
-    assert "idle" not in shown and "blocked" in shown
 
 
 @pytest.mark.world
 @pytest.mark.parametrize("case", BUSY)
-def test_ranks_that_prepare_something_are_not_stuck(world, case):
-    run = world.run(SCRIPT, case, patience=2.0, stream=None).wait(60)
+def test_ranks_that_prepare_something_are_not_stuck(scenario, case):
+    run = played(scenario, case)
     assert (run.outcome, run.diagnosis.findings) == ("ok", ()), str(run.diagnosis)
 
 
 @pytest.mark.world
-def test_arguments_that_the_script_refuses(world, tmp_path):
+def test_arguments_that_the_script_refuses(scenario, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--lr', type=float)\n"
         "arguments = parser.parse_args()\n"
     )
-    run = world.run(script, "--lr", "fast", stream=None).wait(30)
+    run = scenario(
+        "before_init/refused_arguments",
+        lambda world: world.run(script, "--lr", "fast", stream=None).wait(30),
+        world="shared_world",
+    )
     assert (run.outcome, run.exit_status) == ("crash", 2)
     (finding,) = run.diagnosis.findings
-    assert (finding.code, finding.culprits) == ("DDP312", tuple(range(world.size)))
+    assert (finding.code, finding.culprits) == ("DDP312", (0, 1, 2, 3))
     assert "refused its arguments" in finding.summary
     assert finding.summary.endswith("argument --lr: invalid float value: 'fast'.")
     assert {site.line for _, site in finding.where} == {4}
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_a_script_that_starts_its_ranks_itself(world, tmp_path):
     script = tmp_path / "launcher.py"

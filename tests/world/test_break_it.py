@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import chdir, contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,7 +21,6 @@ ROOT = Path(ddpnb.__file__).parents[1]
 LONG = 60.0
 PATIENCE_S = 3.0
 PASSES_S = 8.0  # what passes is found while it lasts; one of three times the patience would count as a hang
-RELEASE_S = 5.0  # a new process costs more than to wait for a rank that is slow
 SCRIPT, ARGUMENTS = "train.py", "--steps 20 --fixed"  # as the tour runs it
 
 
@@ -49,22 +49,28 @@ class Form(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pair():
-    with ddpnb.launch(2, patience=PATIENCE_S, quiet=True) as world:
+    with ddpnb.launch(2, patience=PATIENCE_S, quiet=True, fork=True) as world:
         yield world
 
 
-@pytest.fixture
-def dashboard(pair, monkeypatch):
-    monkeypatch.chdir(ROOT / "notebooks")
-    shown = Dashboard(pair)
-    yield shown
-    until(shown, lambda: not shown._tasks.busy)
-    shown.stop()
-    left = pair.release(RELEASE_S).left
-    dead = [rank for rank in range(2) if not pair._ranks.processes.alive(rank)]
-    if left or dead:
-        pair.restart([*left, *dead])
-    pair.heal()
+@contextmanager
+def dashboard(world):
+    with chdir(ROOT / "notebooks"):
+        shown = Dashboard(world)
+        try:
+            yield shown
+        finally:
+            until(shown, lambda: not shown._tasks.busy)
+            shown.stop()
+
+
+def played(scenario, name, play):
+    def shown_in_a_dashboard(world):
+        with dashboard(world) as shown:
+            play(shown)
+            return shown.world.last_run
+
+    return scenario(f"form/{name}", shown_in_a_dashboard, world="pair", patience=PATIENCE_S)
 
 
 def until(shown, so):
@@ -111,25 +117,34 @@ def test_the_form_sends_what_it_shows():
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if not kind.needs])
-def test_the_finding_that_the_form_names(dashboard, name):
+def test_the_finding_that_the_form_names(scenario, name):
     kind = KINDS[name]
-    run = arm(dashboard, name)
-    diagnosis = found_while_it_lasts(dashboard, run) if kind.passes else run.wait(LONG).diagnosis
-    codes = [finding.code for finding in diagnosis.findings]
-    assert codes, f"nothing was found; {run.outcome}; {run.missed}; {run.log(1)[-2000:]}"
-    assert codes[0] in (kind.finding, *kind.also), str(diagnosis)
-    text = Reading(dashboard.parts["faults"].widget.html).text
-    assert all(code in text for code in (kind.finding, *kind.also))
-    until(dashboard, lambda: codes[0] in dashboard.card.text)
-    run.wait(LONG)
+
+    def play(shown):
+        run = arm(shown, name)
+        diagnosis = found_while_it_lasts(shown, run) if kind.passes else run.wait(LONG).diagnosis
+        codes = [finding.code for finding in diagnosis.findings]
+        assert codes, f"nothing was found; {run.outcome}; {run.missed}; {run.log(1)[-2000:]}"
+        assert codes[0] in (kind.finding, *kind.also), str(diagnosis)
+        text = Reading(shown.parts["faults"].widget.html).text
+        assert all(code in text for code in (kind.finding, *kind.also))
+        until(shown, lambda: codes[0] in shown.card.text)
+        run.wait(LONG)
+
+    run = played(scenario, name, play)
+    assert kind.passes or run.diagnosis.findings[0].code in (kind.finding, *kind.also), str(run)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.needs])
-def test_what_a_fault_needs_is_said_and_without_it_there_is_no_effect(dashboard, name):
+def test_what_a_fault_needs_is_said_and_without_it_there_is_no_effect(scenario, name):
     kind = KINDS[name]
-    run = arm(dashboard, name).wait(LONG)
-    shown = dashboard.parts["faults"].widget
-    assert f"Needs {kind.needs}" in Reading(shown.html).text
-    assert [finding.code for finding in run.diagnosis.findings] == ["DDP508"], str(run.diagnosis)  # the script's own
-    if name != "reseeded":
-        until(dashboard, lambda: "was never triggered" in Reading(shown.html).text)
+
+    def play(shown):
+        arm(shown, name).wait(LONG)
+        widget = shown.parts["faults"].widget
+        assert f"Needs {kind.needs}" in Reading(widget.html).text
+        if name != "reseeded":
+            until(shown, lambda: "was never triggered" in Reading(widget.html).text)
+
+    run = played(scenario, name, play)
+    assert [finding.code for finding in run.diagnosis.findings] == ["DDP508"], str(run)  # the script's own

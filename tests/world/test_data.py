@@ -24,10 +24,17 @@ CASES = {
 HEALTHY = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / "data_healthy.py").read_text(), re.MULTILINE)
 
 
+def played(scenario, file, case):
+    def play(world):
+        return world.run(VICTIMS / file, case, stream=None).wait(90)
+
+    return scenario(f"{file.removesuffix('.py')}/{case}", play, world="shared_world")
+
+
 @pytest.mark.world
 @pytest.mark.parametrize("case", CASES)
-def test_named(world, case):
-    run = world.run(VICTIMS / "data.py", case, stream=None).wait(60)
+def test_named(scenario, case):
+    run = played(scenario, "data.py", case)
     assert all(ending is not None and ending.well for ending in run.endings.values()), run.log(0)
     (finding,) = data.find(run.recording)
     assert (finding.code, list(finding.culprits)) == CASES[case], str(finding)
@@ -37,9 +44,9 @@ def test_named(world, case):
 
 
 @pytest.mark.world
-def test_uneven_shards(world):
-    run = world.run(VICTIMS / "data.py", "uneven", stream=None).wait(60)
-    assert run.done and run.outcome == "hang", str(run.diagnosis)
+def test_uneven_shards(scenario):
+    run = played(scenario, "data.py", "uneven")
+    assert run.outcome == "hang", str(run.diagnosis)
     finding = data.uneven_shards(run.recording, stopped=True)
     assert finding is not None and finding.culprits == (1,)
     assert "6 batches" in finding.summary and "8" in finding.summary
@@ -49,9 +56,9 @@ def test_uneven_shards(world):
 
 @pytest.mark.world
 @pytest.mark.parametrize(("case", "culprit"), [("worker_waits", 1), ("environment_waits", 2)])
-def test_a_process_of_the_rank_stands_still(world, case, culprit):
-    run = world.run(VICTIMS / "data.py", case, stream=None).wait(60)
-    assert run.done and run.outcome == "hang", str(run.diagnosis)
+def test_a_process_of_the_rank_stands_still(scenario, case, culprit):
+    run = played(scenario, "data.py", case)
+    assert run.outcome == "hang", str(run.diagnosis)
     first = run.diagnosis.errors[0]
     found = first if first.code == "DDP507" else stalled_worker(run.recording, standings(run.recording), first)
     assert found is not None, str(run.diagnosis)
@@ -65,8 +72,8 @@ def test_a_process_of_the_rank_stands_still(world, case, culprit):
 
 @pytest.mark.world
 @pytest.mark.parametrize("case", HEALTHY)
-def test_silent(world, case):
-    run = world.run(VICTIMS / "data_healthy.py", case, stream=None).wait(90)
+def test_silent(scenario, case):
+    run = played(scenario, "data_healthy.py", case)
     assert run.outcome == "ok", str(run.diagnosis) + run.log(0)[-2000:]
     assert data.find(run.recording) == []
     assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]

@@ -11,10 +11,12 @@ import pytest
 import ddpnb
 from ddpnb.model.faults import KINDS
 from tests.conftest import VICTIMS
+from tests.recordings.scenario import free
 
 pytestmark = pytest.mark.world
 
 SCRIPT = VICTIMS / "faulty.py"
+PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -96,18 +98,18 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def pair():
-    with ddpnb.launch(2, patience=2.0, quiet=True) as world:
+    with ddpnb.launch(2, patience=PATIENCE_S, quiet=True, fork=True) as world:
         yield world
 
 
 @pytest.fixture
 def faulty(pair):
     yield pair
-    left = pair.release(5).left  # a new process costs more than to wait for a rank that is slow
-    dead = [rank for rank in range(2) if pair._ranks.processes.exit_status(rank) is not None]
-    if left or dead:
-        pair.restart([*left, *dead])
-    pair.heal()
+    free(pair)
+
+
+def played(scenario, name, play):
+    return scenario(f"faults/{name}", play, world="pair", patience=PATIENCE_S)
 
 
 def test_every_kind_has_a_case():
@@ -118,25 +120,36 @@ def test_every_kind_has_a_case():
     "script",
     ["collectives", "alike", "training", "slowly", "workers", "own_buffers", "unused_allowed", "partly_frozen"],
 )
-def test_without_a_fault_nothing_is_found(faulty, script):
-    run = faulty.run(SCRIPT, script, stream=None).wait(60)
+def test_without_a_fault_nothing_is_found(scenario, script):
+    run = played(scenario, f"none {script}", lambda world: world.run(SCRIPT, script, stream=None).wait(60))
     assert (run.outcome, run.diagnosis.findings) == ("ok", ()), run.log(0)
 
 
-@pytest.mark.parametrize(
-    "case", CASES, ids=lambda case: " ".join(map(str, (case.kind, case.script, *case.given.values())))
-)
-def test_the_finding_that_it_names(faulty, case):
-    injection = faulty.inject(case.kind, ranks=case.ranks, **case.given)
-    run = faulty.run(SCRIPT, case.script, stream=None).wait(case.wait)
-    deadline = time.monotonic() + 30  # of a run that goes on: the ranks of a busy machine are not there yet
-    while not (found := run.diagnosis.findings) and not run.done and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert found, f"nothing was found; {run.outcome}; {run.missed}; {injection.troubles}; {run.log(1)[-2000:]}"
-    assert found[0].code == (case.code or injection.finding), str(run.diagnosis)
-    assert found[0].code in (KINDS[case.kind].finding, *KINDS[case.kind].also)
+def name(case):
+    return " ".join(map(str, (case.kind, case.script, *case.given.values(), *(["all"] if case.ranks is None else []))))
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_the_finding_that_it_names(scenario, case):
+    def play(world):
+        injection = world.inject(case.kind, ranks=case.ranks, **case.given)
+        assert injection.finding == KINDS[case.kind].finding
+        run = world.run(SCRIPT, case.script, stream=None).wait(case.wait)
+        deadline = time.monotonic() + 30  # of a run that goes on: the ranks of a busy machine are not there yet
+        while not run.done and time.monotonic() < deadline:
+            recording = world.snapshot()
+            if ddpnb.diagnose(recording, PATIENCE_S).findings:
+                return recording
+            time.sleep(0.1)
+        assert run.done and run.diagnosis.findings, f"{run.missed}; {injection.troubles}; {run.log(1)[-2000:]}"
+        return run
+
+    run = played(scenario, name(case), play)
+    finding = run.diagnosis.findings[0]
+    assert finding.code == (case.code or KINDS[case.kind].finding), str(run)
+    assert finding.code in (KINDS[case.kind].finding, *KINDS[case.kind].also)
     expected = ((), ((0,), (1,))) if case.tie else (case.culprits, ())
-    assert (found[0].culprits, found[0].sides) == expected, str(run.diagnosis)
+    assert (finding.culprits, finding.sides) == expected, str(run)
 
 
 def test_a_fault_ends_with_its_run(faulty):

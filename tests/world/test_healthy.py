@@ -13,16 +13,21 @@ CASES = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / "healthy.py").read_text(), 
 
 @pytest.mark.world
 @pytest.mark.parametrize("case", CASES)
-def test_silent(world, case):
-    run = world.run(VICTIMS / "healthy.py", case, stream=None).wait(60)
-    assert run.done
+def test_silent(scenario, case):
+    def play(world):
+        return world.run(VICTIMS / "healthy.py", case, stream=None).wait(60)
+
+    run = scenario(f"healthy/{case}", play, world="shared_world")
     assert run.outcome == "ok", str(run.diagnosis)
     assert run.diagnosis.findings == ()
     assert run.exit_status == 0
 
 
 @pytest.mark.world
-def test_no_distributed_code(world):
-    run = world.run(VICTIMS / "alone.py", "0.5", stream=None).wait(30)
+def test_no_distributed_code(scenario):
+    def play(world):
+        return world.run(VICTIMS / "alone.py", "0.5", stream=None).wait(30)
+
+    run = scenario("healthy/alone", play, world="shared_world")
     assert run.outcome == "ok"
     assert "hello" in run.log(3)

@@ -9,19 +9,26 @@ from tests.conftest import VICTIMS, marked_lines
 SCRIPT = VICTIMS / "never_wrapped.py"
 
 
+def played(scenario, case):
+    def play(world):
+        return world.run(SCRIPT, case, stream=None).wait(60)
+
+    return scenario(f"never_wrapped/{case}", play, world="shared_world")
+
+
 @pytest.mark.world
-def test_a_model_that_nobody_wrapped(world):
-    run = world.run(SCRIPT, "forgotten", stream=None).wait(60)
+def test_a_model_that_nobody_wrapped(scenario):
+    run = played(scenario, "forgotten")
     assert (run.outcome, run.exit_status) == ("ok", 0)
     (finding,) = run.diagnosis.findings
-    assert (finding.code, finding.severity, finding.culprits) == ("DDP417", "warning", tuple(range(world.size)))
+    assert (finding.code, finding.severity, finding.culprits) == ("DDP417", "warning", (0, 1, 2, 3))
     assert {site.line for _, site in finding.where} == set(marked_lines(SCRIPT, "culprit", "forgotten"))
     assert "6 optimizer steps, " in finding.evidence[0]
 
 
 @pytest.mark.world
 @pytest.mark.parametrize("case", ["averaged", "search", "actors"])
-def test_what_is_synchronised_by_hand_or_on_purpose_alone(world, case):
-    run = world.run(SCRIPT, case, stream=None).wait(60)
+def test_what_is_synchronised_by_hand_or_on_purpose_alone(scenario, case):
+    run = played(scenario, case)
     assert run.outcome == "ok"
     assert "DDP417" not in [finding.code for finding in run.diagnosis.findings], str(run.diagnosis)

@@ -36,26 +36,19 @@ CASES = {
 }
 
 
-@pytest.fixture
-def world(traced_world):
-    yield traced_world
-    free(traced_world)
-
-
-def free(world):
-    left = world.release(2).left
-    if left:
-        world.restart(left)
-
-
 @pytest.mark.parametrize("case", CASES)
-def test_a_script_that_follows_the_remedy_ends_well(world, case):
+def test_a_script_that_follows_the_remedy_ends_well(scenario, case):
     code, words = CASES[case]
-    broken = world.run(SCRIPT, case, stream=None, patience=2.0).wait(60)
-    found = next((one for one in broken.diagnosis.findings if one.code == code), None)
-    assert found is not None, f"{broken.diagnosis}\n{broken.log(0)}"
-    assert words in found.remedy, found.remedy
-    free(world)
-    remedied = world.run(SCRIPT, case, "remedied", stream=None).wait(60)
-    assert remedied.outcome == "ok", f"{remedied.diagnosis}\n{remedied.log(0)}\n{remedied.log(1)}"
-    assert [one for one in remedied.diagnosis.findings if one.severity != "note"] == [], str(remedied.diagnosis)
+    broken = scenario(
+        f"remedies/{case}", lambda world: world.run(SCRIPT, case, stream=None, patience=2.0).wait(60), patience=2.0
+    )
+    finding = next((finding for finding in broken.diagnosis.findings if finding.code == code), None)
+    assert finding is not None, str(broken)
+    assert words in finding.remedy, finding.remedy
+    remedied = scenario(
+        f"remedies/{case}-remedied",
+        lambda world: world.run(SCRIPT, case, "remedied", stream=None).wait(60),
+        patience=10.0,
+    )
+    assert remedied.outcome == "ok", str(remedied)
+    assert [finding for finding in remedied.diagnosis.findings if finding.severity != "note"] == [], str(remedied)

@@ -27,11 +27,11 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module")
-def parted(shared_world):
+@pytest.fixture
+def parted(scenario):
     """One run in which all of them happen, each to a model of its own; nothing happens to the first."""
-    shared_world.restart()
-    run = shared_world.run(SCRIPT, ",".join(["healthy", *CASES]), stream=None).wait(90)
+    what = ",".join(["healthy", *CASES])
+    run = scenario("replicas", lambda world: world.run(SCRIPT, what, stream=None).wait(90), world="shared_world")
     assert all(ending is not None and ending.well for ending in run.endings.values()), run.log(0)
     assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]
     assert (run.outcome, run.exit_status) == ("divergence", 4)

@@ -40,13 +40,14 @@ PLACES = {"rate_of_its_own": "# construction", "plateau": "# plateau"}
 
 @pytest.mark.parametrize("wrong", [0, 1])
 @pytest.mark.parametrize("case", CASES)
-def test_of_two_ranks(traced_world, only_lines_that_ran, case, wrong):
+def test_of_two_ranks(scenario, case, wrong):
     code, certainty = CASES[case]
-    run = traced_world.run(SCRIPT, case, str(wrong), stream=None).wait(60)
-    assert run.done and run.outcome == "divergence", run.log(0)
+    name = f"ties/{case}-{wrong}"
+    run = scenario(name, lambda world: world.run(SCRIPT, case, str(wrong), stream=None).wait(60), patience=10.0)
+    assert run.outcome == "divergence", str(run)
     (found,) = run.diagnosis.errors
     assert found.code == code, str(run.diagnosis)
-    only_lines_that_ran(run, least=1)
+    run.check_lines(least=1)
     told = found.to_json()
     if certainty is None:
         assert (told["culprits"], told["waiting"], told["sides"]) == ([], [], [[0], [1]])

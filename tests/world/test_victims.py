@@ -6,7 +6,6 @@ No line is named that the named rank did not execute: these ranks record what th
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -71,22 +70,15 @@ CASES = {
 CRASHES = {"killed": 137, "left": 7, "raised": 1, "exits": 5, "all_raise": 1, "cleaned_up": 1, "short_timeout": 1}
 
 
-@pytest.fixture
-def world(traced_world):
-    left = traced_world.release().left
-    if left:
-        traced_world.restart(left)
-    return traced_world
-
-
 @pytest.mark.world
 @pytest.mark.parametrize(("file", "case"), CASES, ids=[f"{file}-{case}" for file, case in CASES])
-def test_named(world, only_lines_that_ran, file, case):
+def test_named(scenario, file, case):
     code, culprits = CASES[file, case]
     script = VICTIMS / file
-    run = world.run(script, case, stream=None).wait(30)
-    assert run.done, "no verdict"
-    only_lines_that_ran(run, least=1)
+    run = scenario(
+        f"victims/{file.removesuffix('.py')}-{case}", lambda world: world.run(script, case, stream=None).wait(30)
+    )
+    run.check_lines(least=1)
     findings = run.diagnosis.errors
     assert [(f.code, list(f.culprits)) for f in findings] == [(code, culprits)], str(run.diagnosis)
     lines: dict[int, set[int]] = {}
@@ -106,27 +98,26 @@ def test_named(world, only_lines_that_ran, file, case):
 
 @pytest.mark.world
 @pytest.mark.parametrize("file", ["data.py", "replicas.py"])
-def test_silent_mistakes_name_only_lines_that_ran(world, ran, only_lines_that_ran, file):
+def test_silent_mistakes_name_only_lines_that_ran(scenario, file):
     """Each of these runs ends by itself; what is found is the matter of the tests beside."""
     cases = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / file).read_text(), re.MULTILINE)
     stands_still = ("uneven", "worker_waits", "environment_waits")
     for case in [one for one in cases if one not in stands_still] if file == "data.py" else [REPLICAS]:
-        ran.clear()
-        run = world.run(VICTIMS / file, case, stream=None).wait(90)
-        assert run.done, case
-        only_lines_that_ran(run, least=1)
+        name = f"silent/{file.removesuffix('.py')}-{case if file == 'data.py' else 'all'}"
+        run = scenario(name, lambda world, case=case: world.run(VICTIMS / file, case, stream=None).wait(90))
+        run.check_lines(least=1)
 
 
 REPLICAS = "edited,edited_a_little,rate,momentum,not_synchronised,gradient,statistics"
 
 
 @pytest.mark.world
-def test_the_tour_names_only_lines_that_ran(world, only_lines_that_ran):
+def test_the_tour_names_only_lines_that_ran(scenario):
     """One branch of its loop has a ``continue`` that nobody takes: no card may point there."""
     script = ROOT / "notebooks" / "train.py"
-    run = world.run(script, "--steps", "20", stream=None).wait(60)
+    run = scenario("tour", lambda world: world.run(script, "--steps", "20", stream=None).wait(60))
     assert [f.code for f in run.diagnosis.findings] == ["DDP301", "DDP508"], str(run.diagnosis)
-    only_lines_that_ran(run, least=4)
+    run.check_lines(least=4)
     assert run.diagnosis.findings[0].culprits == (1,)
     text = script.read_text().splitlines()
     taken_back = next(number for number, line in enumerate(text, 1) if "continue" in line)
@@ -134,22 +125,22 @@ def test_the_tour_names_only_lines_that_ran(world, only_lines_that_ran):
 
 
 @pytest.mark.world
-def test_the_readmes_example_is_its_real_output(world, only_lines_that_ran, tmp_path, monkeypatch):
+def test_the_readmes_example_is_its_real_output(scenario, tmp_path, monkeypatch):
     text = (ROOT / "README.md").read_text()
     script, shown = re.search(
         r"`hang.py`.*?```python\n(.*?)```\n\n```\n\$ ddpnb run -n 4 hang.py\n(.*?)```", text, re.DOTALL
     ).groups()
     (tmp_path / "hang.py").write_text(script)
     monkeypatch.chdir(tmp_path)
-    run = world.run("hang.py", stream=None).wait(60)
-    assert only_lines_that_ran(run) == 4
+    run = scenario("readme", lambda world: world.run("hang.py", stream=None).wait(60))
+    run.check_lines(least=4)
     assert [f.code for f in run.diagnosis.findings] == ["DDP308"]
+    assert list(run.recording.sources.values()) == [script]
 
     def words(text):
-        return re.sub(r"detected [\d.]+ s", "detected N s", " ".join(text.split()))
+        return re.sub(r", detected [\d.]+ s after the last progress", "", " ".join(text.split())).replace("/run/", "")
 
-    if sys.version_info < (3, 12):  # executed lines are not recorded
-        shown = shown.partition("  - Rank 1 left the loop")[0]
-        assert words(str(run.diagnosis)).startswith(words(shown))
-    else:
+    if run.has_lines:
         assert words(str(run.diagnosis)) == words(shown)
+    else:
+        assert words(str(run.diagnosis)).startswith(words(shown.partition("  - Rank 1 left the loop")[0]))
