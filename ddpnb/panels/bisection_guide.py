@@ -45,7 +45,6 @@ class Guide(Panel):
         self._offered: tuple[list[Varied], list[Varied]] | None = None  # on the command line, and not on it
         self._began: float | None = None  # the probe that runs
         self._pausing = False
-        self._drawing = threading.RLock()
         self._tasks = Tasks(self._show)
         self.form = Fragment(label="bisection", on_action=self.act)
         self.probe = Fragment(label="next probe", on_action=self.act)
@@ -53,27 +52,26 @@ class Guide(Panel):
         self.remaining = Fragment(label="what may be the cause")
         self.probes = Fragment(label="probes")
         super().__init__((self.form, self.found, self.probe, self.remaining, self.probes))
-        self._show()
+        self._tasks.draw()
 
     # -- what is shown
 
     def _show(self) -> None:
-        """Called on the threads of the page and of the probes."""
-        with self._drawing:
-            if self.bisection is not None:
-                self._show_search(self.bisection)
-                return
-            for one in (self.probe, self.found, self.remaining, self.probes):
-                one.show("")
-            said, bad = self._tasks.said, self._tasks.bad
-            if self._offered is not None:
-                html = guide.choose(self._command, *self._offered, said=said, bad=bad)
-                self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", said))))
-            else:
-                most = max(2, min(_MOST_RANKS, 2 * (os.cpu_count() or 2)))
-                scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
-                html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), said=said)
-                self.form.show(html, said or "what fails?")
+        """Called by ``Tasks.draw``."""
+        if self.bisection is not None:
+            self._show_search(self.bisection)
+            return
+        for one in (self.probe, self.found, self.remaining, self.probes):
+            one.show("")
+        said, bad = self._tasks.said, self._tasks.bad
+        if self._offered is not None:
+            html = guide.choose(self._command, *self._offered, said=said, bad=bad)
+            self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", said))))
+        else:
+            most = max(2, min(_MOST_RANKS, 2 * (os.cpu_count() or 2)))
+            scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
+            html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), said=said)
+            self.form.show(html, said or "what fails?")
 
     def _show_search(self, bisection: Bisection) -> None:
         search, running = bisection.search, self._began
@@ -119,7 +117,7 @@ class Guide(Panel):
             self._pausing = True
             if action == "stop":
                 bisection.stop()
-            self._show()
+            self._tasks.draw()
         elif action in ("run", "step"):
             self._tasks.start("probing", lambda: self._probe(bisection, once=action == "step"))
         elif self._began is not None:
@@ -146,7 +144,7 @@ class Guide(Panel):
         try:
             while bisection.result is None:
                 self._began = time.monotonic()
-                self._show()
+                self._tasks.draw()
                 bisection.step()
                 if self._pausing:
                     break
