@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -11,8 +10,6 @@ from ddpnb import interrupts
 from ddpnb.bisection.space import Probe
 from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Prober, Probing, Ran
-
-_TICK_S = 0.02
 
 
 class Ahead:
@@ -44,6 +41,9 @@ class Ahead:
         Args:
             wanted: up to that many probes, the needed one first; one may be listed several times. A probe that runs
                 and is not among as many as are known and can run is ended.
+
+        Raises:
+            ProbeEnded: ``Prober.stop()`` was called.
         """
         needed = wanted(1)[0]
         while True:
@@ -53,7 +53,7 @@ class Ahead:
                     return ran
             self._begin(wanted(self._jobs + len(self.done)))
             while not (over := [one for one in self._running if one[1].poll()]):
-                time.sleep(_TICK_S)
+                self._prober.tick()
             for one in over:
                 self._running.remove(one)
                 self.done.append((one[0], one[1].wait()))

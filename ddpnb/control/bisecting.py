@@ -96,7 +96,8 @@ class Bisection:
     def finding(self) -> dict[str, Any] | None:
         """The finding, as in the diagnosis's JSON, of the smallest configuration that has failed; None: there is none."""
         smallest: tuple[Probe, dict[str, Any]] | None = None
-        for trial, finding in zip(self.search.trials, self._findings, strict=True):
+        # Another thread may show it while a probe is being answered: there is no finding of the last trial yet.
+        for trial, finding in zip(self.search.trials, self._findings, strict=False):
             if trial.answer != "bad" or finding is None:
                 continue
             if smallest is None or self.search.space.within(trial.probe, smallest[0]):
@@ -170,7 +171,7 @@ class Bisection:
         return result
 
     def stop(self) -> None:
-        """End the probe that ``step()`` runs in another thread: it has no answer."""
+        """End the probe that ``step()`` or ``run()`` runs in another thread, or the next one: it has no answer."""
         self._prober.stop()
 
     def _wanted(self, limit: int) -> Sequence[Probe]:

@@ -118,19 +118,23 @@ class Prober:
         Raises:
             ProbeEnded: ``stop()`` was called.
         """
-        try:
-            with self.start(trying) as probing:
-                while not probing.poll():
-                    if self._stopping.wait(_TICK_S):
-                        raise ProbeEnded(
-                            "the probe was ended.", "It has no answer: run it again, or judge it yourself."
-                        )
-                return probing.wait()
-        finally:
+        with self.start(trying) as probing:
+            while not probing.poll():
+                self.tick()
+            return probing.wait()
+
+    def tick(self) -> None:
+        """Wait a moment for probes that run.
+
+        Raises:
+            ProbeEnded: ``stop()`` was called.
+        """
+        if self._stopping.wait(_TICK_S):
             self._stopping.clear()
+            raise ProbeEnded("the probe was ended.", "It has no answer: run it again, or judge it yourself.")
 
     def stop(self) -> None:
-        """End the probe that runs in another thread."""
+        """End the probe that runs in another thread, or the next one."""
         self._stopping.set()
 
     def start(self, trying: Trying) -> Probing:

@@ -16,7 +16,7 @@ from ddpnb.bisection.algorithms import Answer
 from ddpnb.bisection.varied import Varied
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.bisection_log import LOG, read_log, searching, take_log
-from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.errors import DdpnbError, ProbeEnded, UsageError
 from ddpnb.panels import asked
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.tasks import Tasks
@@ -44,8 +44,9 @@ class Guide(Panel):
         self._command, self._ranks = command, ranks or max(2, min(_MOST_RANKS, devices.count_gpus()))
         self._offered: tuple[list[Varied], list[Varied]] | None = None  # on the command line, and not on it
         self._began: float | None = None  # the probe that runs
-        self._pausing = False
-        self._drawing = threading.RLock()
+        self._asking = threading.Lock()
+        self._pausing = self._stopped = False  # what somebody wants since the probes began
+        self._late = False  # the probe that was to be ended had just come to its end: the next one would end instead
         self._tasks = Tasks(self._show)
         self.form = Fragment(label="bisection", on_action=self.act)
         self.probe = Fragment(label="next probe", on_action=self.act)
@@ -53,27 +54,26 @@ class Guide(Panel):
         self.remaining = Fragment(label="what may be the cause")
         self.probes = Fragment(label="probes")
         super().__init__((self.form, self.found, self.probe, self.remaining, self.probes))
-        self._show()
+        self._tasks.draw()
 
     # -- what is shown
 
     def _show(self) -> None:
-        """Called on the threads of the page and of the probes."""
-        with self._drawing:
-            if self.bisection is not None:
-                self._show_search(self.bisection)
-                return
-            for one in (self.probe, self.found, self.remaining, self.probes):
-                one.show("")
-            said, bad = self._tasks.said, self._tasks.bad
-            if self._offered is not None:
-                html = guide.choose(self._command, *self._offered, said=said, bad=bad)
-                self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", said))))
-            else:
-                most = max(2, min(_MOST_RANKS, 2 * (os.cpu_count() or 2)))
-                scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
-                html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), said=said)
-                self.form.show(html, said or "what fails?")
+        """Called by ``Tasks.draw``."""
+        if self.bisection is not None:
+            self._show_search(self.bisection)
+            return
+        for one in (self.probe, self.found, self.remaining, self.probes):
+            one.show("")
+        said, bad = self._tasks.said, self._tasks.bad
+        if self._offered is not None:
+            html = guide.choose(self._command, *self._offered, said=said, bad=bad)
+            self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", said))))
+        else:
+            most = max(2, min(_MOST_RANKS, 2 * (os.cpu_count() or 2)))
+            scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
+            html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), said=said)
+            self.form.show(html, said or "what fails?")
 
     def _show_search(self, bisection: Bisection) -> None:
         search, running = bisection.search, self._began
@@ -116,12 +116,16 @@ class Guide(Panel):
         if bisection is None:
             self._prepare(action, values)
         elif action in ("pause", "stop"):
-            self._pausing = True
-            if action == "stop":
-                bisection.stop()
-            self._show()
+            with self._asking:
+                if self._began is None:
+                    return
+                self._pausing = True
+                if action == "stop":
+                    self._stopped = True
+                    bisection.stop()
+            self._tasks.draw()
         elif action in ("run", "step"):
-            self._tasks.start("probing", lambda: self._probe(bisection, once=action == "step"))
+            self._start(bisection, once=action == "step")
         elif self._began is not None:
             self._tasks.say("A probe runs: pause, and wait for its end.")
         elif action == "judge":
@@ -139,25 +143,38 @@ class Guide(Panel):
             self.bisection = self._offered = None
             self._tasks.say("")
 
-    def _probe(self, bisection: Bisection, *, once: bool) -> str:
+    def _start(self, bisection: Bisection, *, once: bool) -> None:
         """Make the next probe, or all that are needed, until somebody pauses."""
-        self._pausing, self._began = once, time.monotonic()
+        if not self._tasks.busy:
+            self._pausing, self._stopped, self._began = once, False, time.monotonic()
+            self._tasks.start("probing", lambda: self._probe(bisection))
+
+    def _probe(self, bisection: Bisection) -> str:
         threading.Thread(target=self._beat, name="ddpnb beat", daemon=True).start()
         try:
             while bisection.result is None:
                 self._began = time.monotonic()
-                self._show()
-                bisection.step()
+                self._tasks.draw()
+                try:
+                    bisection.step()
+                except ProbeEnded:
+                    if self._stopped or not self._late:
+                        self._stopped = False
+                        raise
+                    self._late = False
+                    continue
                 if self._pausing:
                     break
         finally:
-            self._began, self._pausing = None, False
+            with self._asking:
+                self._late = self._stopped
+                self._began, self._pausing = None, False
         if bisection.result is not None and bisection.result.outcome != "undecided":
             bisection.remove_log()
         return ""
 
     def _beat(self) -> None:
-        while self._began is not None or self._pausing:
+        while self._began is not None:
             self.probe.beat()
             time.sleep(_BEAT_S)
 
@@ -201,7 +218,7 @@ class Guide(Panel):
             )
             bisection.path, said = take_log()
         self.bisection = bisection
-        self._tasks.start("probing", lambda: self._probe(bisection, once=False))
+        self._start(bisection, once=False)
         if said:
             self._tasks.say(said)
 

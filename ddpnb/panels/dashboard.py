@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
 from ddpnb.control.run import Run
@@ -40,7 +39,6 @@ class Dashboard(Panel):
         self.world = world
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
-        self._drawing = threading.RLock()
         self._kept_of: object = None  # what the saved state shows
         self._outcome_of: object = None  # the run whose outcome is shown
         self._card_of: object = None  # what the card shows
@@ -63,7 +61,7 @@ class Dashboard(Panel):
                 widget.sources = self._sources
         self._beating = (self.head, self.timeline, self.board, *shown)
         self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
-        self._refresh_controls()
+        self._tasks.draw()
         self._live.start()
 
     # -- what is shown
@@ -74,7 +72,7 @@ class Dashboard(Panel):
 
     def _beat(self) -> None:
         if self.world.closed:
-            self._refresh_controls()
+            self._tasks.draw()
             return
         for widget in self._beating:
             if widget.live:
@@ -89,7 +87,7 @@ class Dashboard(Panel):
         if picture.fresh:
             self._context.shown = None
         if self._context.shown is not None:  # an earlier run: nothing of it changes
-            self._refresh_controls()
+            self._tasks.draw()
             return
         self.board.show_tiles(now.tiles, recording)
         if picture.fresh:
@@ -120,7 +118,7 @@ class Dashboard(Panel):
             self._outcome_of = (run, diagnosis is not None)
             self._show_outcome(diagnosis)
         self._look_closer(now)
-        self._refresh_controls()
+        self._tasks.draw()
 
     def _show_run(self, run: Run | None) -> None:
         """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now."""
@@ -137,7 +135,7 @@ class Dashboard(Panel):
         self.timeline.show(recording, diagnosis)
         self.detail.show(board.detail(recording, self.board.chosen))
         self._show_recording(recording, diagnosis)
-        self._refresh_controls()
+        self._tasks.draw()
 
     def _show_card(self, run: Run | None, now: Present) -> None:
         """The findings of the last run, which say so when it is over."""
@@ -177,13 +175,12 @@ class Dashboard(Panel):
         self._stood = stands
 
     def _refresh_controls(self) -> None:
-        """Update the controls and the result of the last action; called on the polling and the worker threads."""
-        with self._drawing:
-            head = self._head()
-            words = f"{self._kind} of {head.description}: {head.state}"
-            self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
-            for part in self.parts.values():
-                part.refresh(head)
+        """Update the controls and the result of the last action; called by ``Tasks.draw``."""
+        head = self._head()
+        words = f"{self._kind} of {head.description}: {head.state}"
+        self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
+        for part in self.parts.values():
+            part.refresh(head)
         now = self.world.last_run, head.activity, head.last
         if now != self._kept_of and head.activity not in _PASSING:
             self._kept_of = now

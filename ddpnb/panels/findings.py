@@ -39,10 +39,9 @@ class FindingActions:
         self._opened: dict[int, str] = {}  # finding -> the action whose answer is shown
         self._answers: dict[int, str] = {}
         self._report, self._busy = "", False
-        self._drawing = threading.Lock()
         self._writers = {"save finding": self._save, "export finding": self._export, "share finding": self._share}
         card.on_action, card.below = self.take, self._below
-        self._redraw()
+        self._card.redraw()
 
     def take(self, action: str, values: Mapping[str, str]) -> None:
         """Take an action of the page."""
@@ -68,11 +67,7 @@ class FindingActions:
         elif self._act is not None:
             self._act(action, dict(values))
             return
-        self._redraw()
-
-    def _redraw(self) -> None:
-        with self._drawing:  # the thread that writes a file must not be overtaken by what was drawn before it was done
-            self._card.redraw()
+        self._card.redraw()
 
     def _below(self, number: int, finding: Finding) -> str:
         """The buttons below a card, and what they have shown."""
@@ -103,8 +98,8 @@ class FindingActions:
         self._opened[number], self._answers[number] = action, answer
 
     def _start(self, action: str, number: int, work: Callable[[], str]) -> None:
-        """Write a file in the background, and answer below the card."""
-        self._busy = True
+        """Write a file in the background, and answer below the card, as long as it shows that finding."""
+        self._busy, of = True, self._of
         self._opened[number], self._answers[number] = action, message("Writing …")
 
         def do() -> None:
@@ -115,8 +110,9 @@ class FindingActions:
             except Exception as error:  # the panel continues
                 answer = message(f"{type(error).__name__}: {error}", bad=True)
             self._busy = False
-            self._answers[number] = answer
-            self._redraw()
+            if self._of is of:
+                self._answers[number] = answer
+            self._card.redraw()
 
         threading.Thread(target=do, name=f"ddpnb {action}", daemon=True).start()
 

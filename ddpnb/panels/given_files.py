@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,9 +10,11 @@ from dataclasses import replace
 from ddpnb.errors import DdpnbError
 from ddpnb.loading import read
 from ddpnb.model.recording import Recording
+from ddpnb.panels.tasks import Tasks
 from ddpnb.widgets.file_drop import FileDrop
 
 Loaded = Callable[[Recording], None]
+_READING = "reading"
 _PAUSE_S = 0.2  # between two updates of the page
 
 
@@ -26,6 +27,7 @@ class GivenFiles:
 
     def __init__(self, before: Sequence[str] = ()) -> None:
         self.drop = FileDrop(self._received, lambda path: self._start([path]), label="files of a report")
+        self._tasks = Tasks(self._show)
         self._before = list(before)
         self._on_loaded: Loaded = lambda _recording: None
         self._told = 0.0
@@ -39,27 +41,26 @@ class GivenFiles:
         self._folders.append(folder)
         self._start([os.path.join(folder, first) for first in dict.fromkeys(name.split("/")[0] for name in names)])
 
-    def _start(self, paths: list[str]) -> None:
-        if not self.drop.busy:
-            self.drop.said, self.drop.busy = "", "reading"
-            threading.Thread(target=self._read, args=(paths,), name="ddpnb reading", daemon=True).start()
+    def _show(self) -> None:
+        """Called by ``Tasks.draw``."""
+        self.drop.said, self.drop.busy = self._tasks.said, ", ".join(self._tasks.busy)
 
-    def _read(self, paths: list[str]) -> None:
-        paths = list(dict.fromkeys([*self._before, *paths]))
-        said = ""
+    def _start(self, paths: list[str]) -> None:
+        self._tasks.start(_READING, lambda: self._read(list(dict.fromkeys([*self._before, *paths]))))
+
+    def _read(self, paths: list[str]) -> str:
         try:
             recording = self._named(read(paths, self._progress))
             self._before = paths
             self._on_loaded(recording)
         except DdpnbError as error:
-            said = self._short(str(error))
-        except Exception as error:  # the panel is expendable: what failed is said, and one may try again
-            said = f"reading failed: {type(error).__name__}: {error}"
-        self.drop.busy, self.drop.said = "", said
+            return self._short(str(error))
+        return ""
 
     def _progress(self, ready: int, wanted: int) -> None:
         if time.monotonic() > self._told + _PAUSE_S:
-            self._told, self.drop.busy = time.monotonic(), f"reading: {ready} of {wanted} files"
+            self._told = time.monotonic()
+            self._tasks.progress(_READING, f"reading: {ready} of {wanted} files")
 
     def _named(self, recording: Recording) -> Recording:
         """With the names that the files had where they come from."""

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 
 from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.errors import DdpnbError
 from ddpnb.job import attach, jobs
 from ddpnb.launching import launch
 from ddpnb.live import LiveRanks
@@ -19,11 +18,14 @@ from ddpnb.panels.dashboard import Dashboard
 from ddpnb.panels.given_files import GivenFiles
 from ddpnb.panels.panel import Panel
 from ddpnb.panels.recorded import Recorded
+from ddpnb.panels.tasks import Tasks
 from ddpnb.render import controls
 from ddpnb.widgets.fragment import Fragment
 
 _MOST = 8
 _JOBS = 8  # that are listed
+_LAUNCHING = "launching"
+_TICK_S = 0.25  # between two updates of its progress
 _BACKENDS = ("gloo", "nccl")
 _REPORT = "A hang was reported? Drop its logs, dumps or their folder here,"
 
@@ -43,15 +45,19 @@ class Launcher(Panel):
         self.guide: Guide | None = None
         self.recorded: Recorded | None = None
         self._name = name
-        self._going: threading.Thread | None = None
         self._cancelled = False
+        self._tasks = Tasks(self._show)
         self._form = Fragment(label="launch", on_action=self._act, live=False)
         self.files = GivenFiles()
         self.files.use(_REPORT, self._read)
         super().__init__((self._form, self.files.drop))
-        self._show()
+        self._tasks.draw()
 
-    def _show(self, busy: str = "", said: str = "") -> None:
+    def _show(self) -> None:
+        """Called by ``Tasks.draw``."""
+        busy, said = ", ".join(self._tasks.busy), self._tasks.said
+        if busy and self._cancelled:
+            busy = "cancelling as soon as the ranks have started"
         most = max(2, min(_MOST, 2 * (os.cpu_count() or 2)))
         running = [(job.folder, str(job).removeprefix(job.folder).strip()) for job in jobs()[:_JOBS]]
         told = "\n".join(f"job: {text}" for _, text in running)
@@ -59,20 +65,23 @@ class Launcher(Panel):
         self._form.show(shown, busy or said or told or "no ranks yet")
 
     def _act(self, action: str, values: Mapping[str, str]) -> None:
-        going = self._going is not None and self._going.is_alive()
+        going = self._tasks.busy
         if action == "cancel" and going:
             self._cancelled = True
-            self._show("cancelling as soon as the ranks have started")
-        elif action == "jobs" and not going:
-            self._show()
-        elif action == "guide" and not going:
+            self._tasks.draw()
+        elif going:
+            return
+        elif action == "jobs":
+            self._tasks.say("")
+        elif action == "guide":
             self.guide = Guide()
             self.box.children = self.guide.box.children
-        elif action in ("launch", "attach") and not going:
+        elif action == "launch":
             self._cancelled = False
-            work = self._launch if action == "launch" else self._attach
-            self._going = threading.Thread(target=work, args=(values,), name=f"ddpnb {action}", daemon=True)
-            self._going.start()
+            self._tasks.start(_LAUNCHING, lambda: self._launch(values))
+        elif action == "attach":
+            self._cancelled = False
+            self._tasks.start("attaching", lambda: self._begin("job", attach(values.get("folder", ""))))
 
     def _read(self, recording: Recording) -> None:
         variable.assign("recording", recording)
@@ -80,38 +89,22 @@ class Launcher(Panel):
         self._keep(self.recorded)
         self.box.children = (self.recorded.box,)
 
-    def _attach(self, values: Mapping[str, str]) -> None:
-        try:
-            job = attach(values.get("folder", ""))
-        except DdpnbError as error:  # it has ended meanwhile
-            self._show(said=str(error))
-            return
-        self._begin("job", job)
-
-    def _launch(self, values: Mapping[str, str]) -> None:
+    def _launch(self, values: Mapping[str, str]) -> str:
+        n = asked.whole(values, "n") or 4
         ended = threading.Event()
-        world, said = None, ""
+        telling = threading.Thread(target=self._tell, args=(n, ended), name="ddpnb progress", daemon=True)
+        telling.start()
         try:
-            n = asked.whole(values, "n") or 4
-            telling = threading.Thread(target=self._tell, args=(n, ended), name="ddpnb progress", daemon=True)
-            telling.start()
-            try:
-                backend, fence = values.get("backend") or None, values.get("fence") or "raise"
-                world = launch(n, backend=backend, fence=fence, quiet=True)
-            finally:
-                ended.set()
-                telling.join()  # what is shown next must be the last word
-        except DdpnbError as error:
-            said = str(error)
-        except Exception as error:  # the panel is expendable: what failed is said, and one may try again
-            said = f"the launch failed: {type(error).__name__}: {error}"
-        if world is not None and self._cancelled:
+            backend, fence = values.get("backend") or None, values.get("fence") or "raise"
+            world = launch(n, backend=backend, fence=fence, quiet=True)
+        finally:
+            ended.set()
+            telling.join()  # it must not speak for the next launch
+        if self._cancelled:
             world.close()
-            world, said = None, "The launch was cancelled; no processes are left."
-        if world is None:
-            self._show(said=said)
-            return
+            return "The launch was cancelled; no processes are left."
         self._begin(self._name, world)
+        return ""
 
     def _begin(self, name: str, ranks: LiveRanks) -> None:
         self.world = ranks
@@ -127,6 +120,5 @@ class Launcher(Panel):
 
     def _tell(self, n: int, ended: threading.Event) -> None:
         began = time.monotonic()
-        while not ended.wait(0.25):
-            if not self._cancelled:
-                self._show(f"starting {n} ranks: {time.monotonic() - began:.0f} s")
+        while not ended.wait(_TICK_S):
+            self._tasks.progress(_LAUNCHING, f"starting {n} ranks: {time.monotonic() - began:.0f} s")

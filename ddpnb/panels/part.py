@@ -85,7 +85,7 @@ class Part(Generic[Widget]):
         """It was opened."""
 
     def refresh(self, head: Head) -> None:
-        """The state of the controls may have changed; called often, on any thread."""
+        """The state of the controls may have changed; called often, on any thread, within ``tasks.drawing``."""
 
     def run_began(self) -> None:
         """Another run has begun."""

@@ -67,7 +67,7 @@ class Recorded(Panel):
         for shown in self._shown:
             if isinstance(shown, Card):
                 FindingActions(shown, lambda: self.recording)
-        self._refresh()
+        self._tasks.draw()
         self._place()
         self.kept.changed()
 
@@ -86,7 +86,7 @@ class Recorded(Panel):
         self.box.children = (self._head, *files, *self._shown, self._result, *live)
 
     def _refresh(self) -> None:
-        """Update the buttons and the result of the last action; called on any thread."""
+        """Update the buttons and the result of the last action; called by ``Tasks.draw``."""
         read, tasks = sources(self.recording), self._tasks
         live = self.reenactment is not None and not self.reenactment.world.closed
         html = render.head(

@@ -1,4 +1,8 @@
-"""Actions of a panel: they run in threads; their result or error is shown."""
+"""Actions of a panel: they run in threads; their progress, and their result or error, are shown.
+
+The threads of the page, of the actions and of the ranks draw the same widgets. Whatever they draw is read and shown under
+``Tasks.drawing``: else one that was interrupted in between would replace an answer by the progress that it had read before.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,14 @@ class Tasks:
     """The actions of one panel.
 
     Args:
-        changed: called on any thread when ``busy`` or ``said`` changes.
+        changed: draws the panel: called on any thread when ``busy`` or ``said`` changes, on one after the other.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
+        self.drawing = threading.RLock()  # of all that the panel shows
         self._going: dict[str, int] = {}
+        self._progress: dict[str, str] = {}  # how far each is, if it says so
         self._places: dict[str, str] = {}  # where each was started
         self._answers: dict[str, Answer] = {}  # to the last action of each place
         self._lock = threading.Lock()
@@ -28,7 +34,12 @@ class Tasks:
     def busy(self) -> tuple[str, ...]:
         """The actions in progress, as text."""
         with self._lock:
-            return tuple(self._going)
+            return tuple(self._progress.get(what, what) for what in self._going)
+
+    def draw(self) -> None:
+        """Draw the panel as it is now."""
+        with self.drawing:
+            self._changed()
 
     @property
     def said(self) -> str:
@@ -46,7 +57,8 @@ class Tasks:
         It stays until the next action of the same place: nothing moves where others are pressed.
         """
         with self._lock:
-            busy = tuple(what for what in self._going if self._places.get(what) == place)
+            going = [what for what in self._going if self._places.get(what) == place]
+            busy = tuple(self._progress.get(what, what) for what in going)
             said = self._answers.get(place, Answer())
         return Answer(busy, said.said, said.bad)
 
@@ -70,13 +82,21 @@ class Tasks:
                 self._places[what] = place
                 self._answers.pop(place, None)
         threading.Thread(target=self._do, args=(what, work, place), name=f"ddpnb {what}", daemon=True).start()
-        self._changed()
+        self.draw()
+
+    def progress(self, what: str, text: str) -> None:
+        """Show this text instead of the name of an action, as long as that is in progress."""
+        with self._lock:
+            if what not in self._going:
+                return
+            self._progress[what] = text
+        self.draw()
 
     def say(self, text: str, *, bad: bool = False) -> None:
         """Show this text."""
         with self._lock:
             self._answers[""] = Answer((), text, bad)
-        self._changed()
+        self.draw()
 
     def forget(self) -> None:
         """Drop the results: they are of a state that is no more."""
@@ -93,11 +113,13 @@ class Tasks:
         except Exception as error:  # the panel is expendable: what failed is reported, and it continues
             said, bad = f"{what} failed: {type(error).__name__}: {error}", True
         finally:
-            with self._lock:
-                self._going[what] -= 1
-                if not self._going[what]:
-                    del self._going[what]
-                    self._places.pop(what, None)
-                if said:
-                    self._answers[place] = Answer((), said, bad)
-        self._changed()
+            with self.drawing:  # that it is done is seen with its answer
+                with self._lock:
+                    self._going[what] -= 1
+                    if not self._going[what]:
+                        del self._going[what]
+                        self._places.pop(what, None)
+                        self._progress.pop(what, None)
+                    if said:
+                        self._answers[place] = Answer((), said, bad)
+                self._changed()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -26,6 +27,7 @@ class Card(Fragment):
     ) -> None:
         super().__init__(label="diagnosis", on_action=on_action)
         self._headline = headline
+        self._drawing = threading.RLock()  # what is below the findings changes on other threads than the findings
         self.diagnosis: Diagnosis | None = None
         self._of = ""
         #: gives what stands at the end of the card of a finding, as HTML
@@ -34,17 +36,19 @@ class Card(Fragment):
 
     def redraw(self) -> None:
         """What stands below the findings has changed."""
-        self.show_diagnosis(self.diagnosis, self._of)
+        with self._drawing:
+            self.show_diagnosis(self.diagnosis, self._of)
 
     def show_diagnosis(self, diagnosis: Diagnosis | None, of: str = "") -> None:
         """Show this diagnosis; ``of``: of what, as a heading, such as ``Last run: hang``."""
-        self.diagnosis, self._of = diagnosis, of
-        if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
-            self.show("")
-            return
-        html, text = card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis)
-        heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
-        self.show(heading + html, f"{of}\n{text}" if of else text)
+        with self._drawing:
+            self.diagnosis, self._of = diagnosis, of
+            if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
+                self.show("")
+                return
+            html, text = card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis)
+            heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
+            self.show(heading + html, f"{of}\n{text}" if of else text)
 
 
 class Board(Fragment):

@@ -14,6 +14,7 @@ from ddpnb.bisection.search import Search
 from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.probing import Job, Prober, Ran
+from ddpnb.errors import ProbeEnded
 
 HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), summary="rank 1 is missing")
 LETTERS = "abcdefgh"
@@ -44,12 +45,12 @@ class Probes(Prober):
     def __init__(self, jobs: int, seed: int = 0) -> None:
         super().__init__(Job(jobs=jobs))
         self.all: list[Started] = []
-        self.most = 0
+        self.most, self.looks = 0, 3
         self._chance = random.Random(seed)
 
     def start(self, trying: Trying) -> Any:
         ran = Ran((HANG,)) if {"--c", "--f"} <= set(trying.command) else Ran()
-        self.all.append(Started(ran, self._chance.randint(1, 3)))
+        self.all.append(Started(ran, self._chance.randint(self.looks // 3, self.looks)))
         self.most = max(self.most, sum(not one.closed for one in self.all))
         return self.all[-1]
 
@@ -107,3 +108,15 @@ def test_an_interrupt_ends_all_and_keeps_what_is_known():
     assert found.result is None
     assert all(one.closed for one in probes.all)
     assert found.run().minimal == ("--c", "--f")
+
+
+def test_probes_at_the_same_time_are_ended():
+    found, probes = bisection(4)
+    probes.looks = 1_000_000
+    probes.stop()
+    with pytest.raises(ProbeEnded):
+        found.run()
+    assert len(probes.all) == 4 and all(one.closed for one in probes.all)
+    assert not found.trials
+    probes.looks = 3
+    assert found.run().outcome == "found"

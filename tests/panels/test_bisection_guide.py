@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import textwrap
+import threading
 import time
 
 import psutil
 import pytest
 
 import ddpnb
+from ddpnb.bisection.command import CommandSpace
+from ddpnb.bisection.failure import Failure
+from ddpnb.bisection.search import Search
+from ddpnb.control.bisecting import Bisection
+from ddpnb.control.probing import Ran
+from ddpnb.errors import ProbeEnded
 from ddpnb.panels.bisection_guide import Guide
 from ddpnb.widgets.fragment import Fragment
+from tests.panels.waiting import until_done
 
 LONG_S = 60.0
 SCRIPT = """
@@ -39,6 +49,16 @@ def until(guide: Guide, text: str) -> None:
     while text not in guide.text:
         assert time.monotonic() < deadline, guide.text
         time.sleep(0.05)
+
+
+def running_in(folder) -> list[psutil.Process]:
+    """The processes of probes of this test."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.pid != os.getpid() and process.cwd() == str(folder):
+                found.append(process)
+    return found
 
 
 def begun(command: str, **values: str) -> Guide:
@@ -91,7 +111,69 @@ def test_a_probe_is_ended_and_has_no_answer(folder):
     until(guide, "the probe was ended")
     assert guide.bisection is not None and not guide.bisection.trials
     assert "run this probe" in guide.probe.html
-    assert not [one for one in psutil.Process().children(recursive=True) if "train.py" in " ".join(one.cmdline())]
+    assert running_in(folder) == []
+
+
+class Probes:
+    """Runs probes as a test says."""
+
+    repository = None
+
+    def __init__(self, run):
+        self.run = run
+        self.stopped = threading.Event()
+
+    def options(self, _trying, /):
+        return []
+
+    def stop(self):
+        self.stopped.set()
+
+
+def scripted(run) -> tuple[Guide, Probes]:
+    space, probes = CommandSpace(("train.py", "--amp", "--log"), vary=("amp", "log")), Probes(run)
+    return Guide(Bisection(space, Search(space.space), probes)), probes
+
+
+def late_threads(guide: Guide, monkeypatch) -> list:
+    """The work of tasks that are started, which a busy machine begins later."""
+    later = []
+    start = guide._tasks.start
+    monkeypatch.setattr(guide._tasks, "start", lambda what, work: later.append(lambda: start(what, work)))
+    return later
+
+
+FAILED = Ran((Failure("DDP301", frozenset(), summary="rank 1 is missing"),))
+
+
+def test_what_is_asked_for_before_the_probe_has_begun_is_not_forgotten(folder, monkeypatch):
+    guide, _ = scripted(lambda _: FAILED)
+    later = late_threads(guide, monkeypatch)
+    guide.act("run", {})
+    guide.act("pause", {})
+    later.pop()()
+    until_done(guide._tasks)
+    assert len(guide.bisection.trials) == 1
+
+
+def test_an_end_that_comes_too_late_does_not_end_the_next_probe(folder):
+    def run(_):
+        if probes.stopped.is_set() and guide.bisection.trials:
+            probes.stopped.clear()
+            raise ProbeEnded("the probe was ended.", "")
+        if not guide.bisection.trials:
+            guide.act("stop", {})  # the probe has just come to its end
+        return FAILED
+
+    guide, probes = scripted(run)
+    guide.act("run", {})
+    until_done(guide._tasks)
+    assert len(guide.bisection.trials) == 1
+    guide.act("stop", {})  # nothing runs
+    assert probes.stopped.is_set() and guide._began is None and not guide._pausing
+    guide.act("step", {})
+    until_done(guide._tasks)
+    assert len(guide.bisection.trials) == 2 and "the probe was ended" not in guide.text
 
 
 def test_the_second_try_of_another_failure_is_what_is_shown_and_judged(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ddpnb.panels import findings
 from ddpnb.panels.findings import FindingActions
 from ddpnb.render import card as render
 from ddpnb.widgets.parts import Card
+from tests.panels.waiting import Overtaken
 from tests.render.reading import Reading
 
 TWO = Diagnosis(
@@ -34,6 +36,13 @@ def desk(tmp_path, monkeypatch):
     FindingActions(card, lambda: Recording(1, {0: RankRecord(0)}), lambda action, _: others.append(action))
     card.others, card.sent = others, sent
     return card
+
+
+def until(so, card):
+    deadline = time.monotonic() + 20
+    while not so():
+        assert time.monotonic() < deadline, Reading(card.html).text
+        time.sleep(0.01)
 
 
 def does(card, action, number=0):
@@ -78,10 +87,7 @@ def test_files_are_written_and_answers_stand_below(desk, monkeypatch):
                           ("share finding", "Written: hang.html"),
                           ("export finding", "is not a script that ddpnb has written")):  # fmt: skip
         does(desk, action, 1)
-        deadline = time.monotonic() + 20
-        while words not in Reading(desk.html).text:
-            assert time.monotonic() < deadline, Reading(desk.html).text
-            time.sleep(0.01)
+        until(lambda words=words: words in Reading(desk.html).text, desk)
     assert ddpnb.load("hang-2.ddpnb").world_size == 1
     assert "<html" in Path("hang.html").read_text()
 
@@ -90,3 +96,29 @@ def test_other_actions_are_the_panels(desk):
     for action, number in (("why", 0), ("explain", 7), ("rank", "x")):
         desk.on_action(action, {"number": str(number)})
     assert desk.others == ["why", "explain", "rank"]
+
+
+def test_an_answer_to_another_diagnosis_is_not_shown(desk, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(findings.reenacting, "export", lambda *_: gate.wait(20) and 2)
+    does(desk, "export finding", 1)
+    desk.show_diagnosis(Diagnosis("hang", findings=TWO.findings, world_size=2))
+    thread = next(one for one in threading.enumerate() if one.name == "ddpnb export finding")
+    gate.set()
+    thread.join(20)
+    assert "Written" not in Reading(desk.html).text
+
+
+def test_an_answer_stays_when_the_findings_are_drawn_meanwhile(desk, monkeypatch):
+    gate = threading.Event()
+    monkeypatch.setattr(findings.reenacting, "export", lambda *_: gate.wait(20) and 2)
+    does(desk, "export finding", 1)
+    show = Overtaken(desk.show, lambda html, _: "Writing" in html)
+    monkeypatch.setattr(desk, "show", show)
+    drawing = threading.Thread(target=lambda: desk.show_diagnosis(desk.diagnosis, "Last run"))
+    drawing.start()
+    assert show.begun.wait(20)
+    gate.set()
+    drawing.join(20)
+    until(lambda: "torchrun" in Reading(desk.html).text, desk)
+    assert "Writing" not in Reading(desk.html).text

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import time
+import threading
 
 import pytest
 
+from ddpnb.errors import UsageError
+from ddpnb.panels import given_files
 from ddpnb.panels.given_files import GivenFiles
+from tests.panels.waiting import until_done
 from tests.reports.test_end_to_end import OLD_WATCHDOG
 
 
@@ -19,10 +22,7 @@ def given():
 
 
 def until_read(files):
-    deadline = time.monotonic() + 30
-    while files.drop.busy:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until_done(files._tasks)
 
 
 def dropped(files, folder, *names):
@@ -61,3 +61,16 @@ def test_what_cannot_be_read_is_said_and_left_out(given, tmp_path):
     assert given.loaded == []
     dropped(given, tmp_path, "job.log")
     assert len(given.loaded) == 1 and given.drop.said == ""
+
+
+def test_nothing_is_in_progress_once_the_answer_is_there(given, tmp_path, monkeypatch):
+    told = threading.Event()
+
+    def read(paths, progress):
+        threading.Thread(target=lambda: (until_done(given._tasks), progress(1, 2), told.set())).start()
+        raise UsageError("nothing in it is known.")
+
+    monkeypatch.setattr(given_files, "read", read)
+    dropped(given, tmp_path, "job.log")
+    assert told.wait(30)
+    assert (given.drop.busy, given.drop.said) == ("", "nothing in it is known.")

@@ -1,17 +1,15 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 import ddpnb
 from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
+from ddpnb.panels import recorded
+from tests.panels.waiting import LONG_S, Overtaken, until_done
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 from tests.reports.test_end_to_end import OLD_WATCHDOG
-
-LONG_S = 60.0
 
 
 @pytest.fixture
@@ -25,10 +23,16 @@ def log(tmp_path, monkeypatch):
 def press(panel, action, **values):
     """Press a button, and wait for the end of what it does."""
     panel._head.on_action(action, values)
-    deadline = time.monotonic() + LONG_S
-    while panel._tasks.busy:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until_done(panel._tasks)
+
+
+def test_an_answer_stays_when_it_comes_before_the_progress_is_drawn(log, monkeypatch):
+    panel = ddpnb.show(log)
+    show = Overtaken(panel._head.show, lambda html, _: "writing the script" in html)
+    monkeypatch.setattr(panel._head, "show", show)
+    monkeypatch.setattr(recorded.reenacting, "export", lambda *_: show.begun.wait(LONG_S) and 4)
+    press(panel, "export", script="repro.py")
+    assert "torchrun --nproc-per-node 4 repro.py" in panel.text and "writing the script" not in panel._head.html
 
 
 def test_a_log_is_shown_as_its_ranks_waited(log):

@@ -8,6 +8,7 @@ import pytest
 
 from ddpnb.errors import UsageError
 from ddpnb.panels.tasks import Tasks
+from tests.panels.waiting import Overtaken, until_done
 
 LONG = 20.0
 
@@ -153,3 +154,39 @@ def test_many_at_once_leave_nothing_behind(desk):
         desk.work.start(f"work {number % 5}", lambda: None, again=True)
     desk.settled()
     assert desk.work.busy == ()
+
+
+def test_an_answer_stays_when_it_comes_before_the_progress_is_drawn():
+    shown = []
+    show = Overtaken(lambda busy, said: shown.append((busy, said)), lambda busy, _: bool(busy))
+    tasks = Tasks(lambda: show(tasks.busy, tasks.said))
+    tasks.start("writing the script", lambda: show.begun.wait(LONG) and "Written.")
+    until_done(tasks)
+    assert shown[-1] == ((), "Written.")
+
+
+def test_progress_is_shown_as_long_as_its_action_is_in_progress(desk):
+    gate = threading.Event()
+    desk.work.start("launching", lambda: gate.wait(LONG) and "Launched.")
+    desk.work.progress("launching", "starting 4 ranks: 1 s")
+    assert desk.work.busy == desk.work.answer("").busy == ("starting 4 ranks: 1 s",)
+    gate.set()
+    assert desk.settled() == ("Launched.", False)
+    desk.work.progress("launching", "starting 4 ranks: 2 s")
+    assert (desk.work.busy, desk.work.said) == ((), "Launched.")
+    gate.clear()
+    desk.work.start("launching", lambda: gate.wait(LONG))
+    assert desk.work.busy == ("launching",)
+    gate.set()
+
+
+def test_what_is_done_is_seen_with_its_answer():
+    """Whoever sees that nothing is in progress any more finds the answer drawn."""
+    drawn, gate = [], threading.Event()
+    tasks = Tasks(lambda: drawn.append(tasks.said))
+    tasks.start("thinking", lambda: gate.wait(LONG) and "Thought.")
+    with tasks.drawing:
+        gate.set()
+        assert tasks.busy == ("thinking",)
+    until_done(tasks)
+    assert drawn[-1] == "Thought."

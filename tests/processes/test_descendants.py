@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
+import psutil
 import pytest
 
 import ddpnb
+from ddpnb.errors import WorldError
 from ddpnb.processes import descendants
 from tests.conftest import alive
 
@@ -78,14 +81,84 @@ def test_only_processes_with_this_environment(tmp_path):
     )  # fmt: skip
     below = int(spared.stdout.readline())
     try:
-        descendants.end(str(tmp_path), 0, spare=[spared.pid])
+        assert descendants.end((), str(tmp_path), 0, spare=[spared.pid]) == []
         assert ours[0].wait(10) == -9
         assert all(map(alive, (ours[1].pid, other.pid, spared.pid, below)))
-        descendants.end(str(tmp_path))
+        assert descendants.end((), str(tmp_path)) == []
+        assert not any(map(alive, (ours[1].pid, spared.pid, below)))
         assert (ours[1].wait(10), spared.wait(10)) == (-9, -9)
-        wait_for_end(below)
         assert alive(other.pid)
     finally:
         for process in (*ours, other, spared):
             process.kill()
             process.communicate()
+
+
+def sleeper(**environment):
+    return subprocess.Popen(["sleep", "600"], env={**os.environ, **environment}, start_new_session=True)
+
+
+@pytest.fixture
+def ended():
+    """A list of processes that are ended after the test."""
+    processes = []
+    yield processes
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_what_starts_while_others_are_killed_is_found(tmp_path, monkeypatch, ended):
+    processes = psutil.process_iter
+
+    def while_one_starts():
+        found = list(processes())
+        if len(ended) < 3:
+            ended.append(sleeper(DDPNB_FOLDER=str(tmp_path)))
+        return iter(found)
+
+    ended.append(sleeper(DDPNB_FOLDER=str(tmp_path)))
+    monkeypatch.setattr(psutil, "process_iter", while_one_starts)
+    assert descendants.end((), str(tmp_path)) == []
+    assert len(ended) == 3 and not any(alive(process.pid) for process in ended)
+
+
+def test_a_process_and_its_children_are_gone_when_it_returns(ended, tmp_path):
+    code = """
+        import subprocess, sys, time
+        for own in (False, True):
+            subprocess.Popen(["sleep", "600"], env={}, start_new_session=own)
+        open("ready", "w").close()
+        time.sleep(600)
+    """
+    ended.append(subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, start_new_session=True))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "ready").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    family = descendants.family([ended[0].pid])
+    assert len(family) == 3
+    assert descendants.end([ended[0].pid]) == []
+    assert not any(alive(process.pid) for process in family)
+
+
+def test_those_that_do_not_end_are_named(monkeypatch, ended):
+    """As one that is blocked in the kernel: the signal has no effect."""
+    ended.append(sleeper())
+    with monkeypatch.context() as stuck:
+        stuck.setattr(psutil.Process, "kill", lambda _: None)
+        stuck.setattr(os, "killpg", lambda *_: None)
+        left = descendants.end([ended[0].pid], seconds=0)
+    assert left == [ended[0].pid]
+    with pytest.raises(WorldError, match=rf"processes of this job did not end: {left[0]}\."):
+        descendants.check_ended(left, "job")
+
+
+def test_processes_of_other_users_are_left_alone(monkeypatch, ended):
+    def refuse(process):
+        raise psutil.AccessDenied(process.pid)
+
+    ended.append(sleeper())
+    monkeypatch.setattr(psutil.Process, "kill", refuse)
+    monkeypatch.setattr(os, "killpg", lambda *_: None)
+    assert descendants.end([ended[0].pid]) == []

@@ -15,6 +15,7 @@ from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.panels.dashboard import Dashboard
 from tests.conftest import VICTIMS, alive
+from tests.panels.waiting import until_done
 from tests.render.reading import Reading
 
 pytestmark = pytest.mark.world
@@ -92,7 +93,7 @@ def launcher():
     panel = ddpnb.show()
     panel._act("launch", {"n": "2", "backend": "gloo", "fence": "raise"})
     panel._act("launch", {"n": "2"})  # a second click
-    panel._going.join(LONG)
+    until_done(panel._tasks)
     yield panel
     if panel.world is not None:
         panel.world.close()
@@ -541,7 +542,7 @@ def test_before_there_is_a_world_there_is_a_form():
 def test_a_launch_that_cannot_be_is_said_and_one_may_try_again(values, words):
     panel = ddpnb.show()
     panel._act("launch", values)
-    panel._going.join(LONG)
+    until_done(panel._tasks)
     assert panel.world is None and words in panel.text
     assert [action for action, _ in Reading(panel._form.html).actions] == ["launch", "jobs", "guide"]
 
@@ -551,7 +552,7 @@ def test_a_launch_that_is_cancelled_leaves_nothing():
     panel._act("launch", {"n": "2"})
     panel._act("cancel", {})
     assert "cancelling" in panel.text
-    panel._going.join(LONG)
+    until_done(panel._tasks)
     assert panel.world is None and "no processes are left" in panel.text
 
 

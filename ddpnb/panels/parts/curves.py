@@ -83,8 +83,9 @@ class TrainingCurves(Part[Fragment]):
             self._show()
 
     def _show(self) -> None:
-        answer = self.context.tasks.answer(self.name)
-        self.widget.show(controls.picture(self._drawn, _WORDS, again=True, answer=answer), self._sentence)
+        with self.context.tasks.drawing:
+            answer = self.context.tasks.answer(self.name)
+            self.widget.show(controls.picture(self._drawn, _WORDS, again=True, answer=answer), self._sentence)
 
     def _save(self, kind: str) -> str:
         rows = self._rows()

@@ -40,10 +40,11 @@ class InjectFaults(Part[Fragment]):
         return True
 
     def _show(self) -> None:
-        answer = self.context.tasks.answer(self.name)
-        armed = [(str(one), "") for one in self.context.actions.injections]
-        size, enabled, missed = self.context.world.size, self._enabled, self._missed
-        of = self._kind, size, armed, enabled, answer, missed
-        if of != self._of:
-            self._of = of
-            self.widget.show(faults.faults(self._kind, size, armed, enabled=enabled, answer=answer, missed=missed))
+        with self.context.tasks.drawing:
+            answer = self.context.tasks.answer(self.name)
+            armed = [(str(one), "") for one in self.context.actions.injections]
+            size, enabled, missed = self.context.world.size, self._enabled, self._missed
+            of = self._kind, size, armed, enabled, answer, missed
+            if of != self._of:
+                self._of = of
+                self.widget.show(faults.faults(self._kind, size, armed, enabled=enabled, answer=answer, missed=missed))

@@ -26,8 +26,9 @@ class Replicas(Part[Fragment]):
         self._show()
 
     def _show(self) -> None:
-        answer = self.context.tasks.answer(self.name)
-        self.widget.show(answers.html(answer) * bool(answer.busy or answer.said) + self._shown, self._text)
+        with self.context.tasks.drawing:
+            answer = self.context.tasks.answer(self.name)
+            self.widget.show(answers.html(answer) * bool(answer.busy or answer.said) + self._shown, self._text)
 
     def _compare(self) -> None:
         found: comparison.Comparison = self.context.world.compare()

@@ -24,7 +24,6 @@ class WhatToRun(Part[Fragment]):
         super().__init__(context)
         self.widget = self.fragment("Run", "what to run")
         self._shown: object = None
-        self._head: controls.Head | None = None
         self._folder = "."  # that was chosen from last
         self._chooser = ""  # as HTML; empty while it is closed
 
@@ -48,12 +47,10 @@ class WhatToRun(Part[Fragment]):
             self._chooser = script_chooser.chooser(
                 found.path, found.folders, found.scripts, here=os.getcwd(), left_out=found.left_out, error=found.error
             )
-        if self._head is not None:
-            self.refresh(self._head)
+        self.context.tasks.draw()
 
     def refresh(self, head: controls.Head) -> None:
         answers = [self.context.tasks.answer(place) for place in (self.name, _OF_PITFALL)]
-        self._head = head
         shown = head.alive, head.in_run, head.busy, answers, self._chooser
         if shown == self._shown:
             return

@@ -13,6 +13,8 @@ from ddpnb.render import tensors
 from ddpnb.render.controls import Head, message
 from ddpnb.widgets.fragment import Fragment
 
+_READING = "reading a tensor"
+
 
 class TensorByRank(Part[Fragment]):
     name = "tensor"
@@ -22,7 +24,8 @@ class TensorByRank(Part[Fragment]):
         self.widget = self.fragment("Tensor by rank", "a tensor by rank")
         self._names: tuple[str, ...] = ()
         self._answer, self._text = "", ""
-        self._enabled, self._opened, self._reads = True, False, False
+        self._enabled, self._opened = True, False
+        self._reads = False  # as it is shown
         self._show()
 
     def unfolded(self) -> None:
@@ -30,7 +33,7 @@ class TensorByRank(Part[Fragment]):
         self.context.tasks.start("listing tensors", self._list, quiet=True)
 
     def refresh(self, head: Head) -> None:
-        if self._enabled != head.alive:
+        if (self._enabled, self._reads) != (head.alive, _READING in head.busy):
             self._enabled = head.alive
             self._show()
 
@@ -43,9 +46,7 @@ class TensorByRank(Part[Fragment]):
     def act(self, action: str, values: Mapping[str, str]) -> bool:
         if action != "tensor":
             return False
-        self._reads = True
-        self._show()
-        self.context.tasks.start("reading a tensor", lambda: self._read(values))
+        self.context.tasks.start(_READING, lambda: self._read(values))
         return True
 
     def _list(self) -> None:
@@ -64,9 +65,9 @@ class TensorByRank(Part[Fragment]):
             self._answer, self._text = tensors.html(found), str(found)
         except DdpnbError as error:
             self._answer, self._text = message(str(error), bad=True), str(error)
-        finally:
-            self._reads = False
-            self._show()
 
     def _show(self) -> None:
-        self.widget.show(tensors.form(self._names, enabled=self._enabled, reads=self._reads) + self._answer, self._text)
+        with self.context.tasks.drawing:
+            self._reads = _READING in self.context.tasks.busy
+            form = tensors.form(self._names, enabled=self._enabled, reads=self._reads)
+            self.widget.show(form + self._answer, self._text)

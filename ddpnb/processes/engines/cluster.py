@@ -14,7 +14,6 @@ import asyncio
 import logging
 import math
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -24,6 +23,7 @@ from typing import Any
 from ipyparallel import Cluster
 
 from ddpnb.errors import DdpnbError, LaunchError
+from ddpnb.processes import descendants
 from ddpnb.processes.engines.client import Client
 from ddpnb.processes.engines.forks import Forks, NoForks, RankLauncher
 from ddpnb.processes.engines.starter import CHILD, CLUSTER_ID, ENGINE_ARGS, NEVER_S, Starter
@@ -196,7 +196,7 @@ class EngineCluster:
             if (
                 failed is not None and failed.pid > 0
             ):  # started, but cannot be watched: there is no thread left for that
-                os.killpg(failed.pid, signal.SIGKILL)
+                descendants.end([failed.pid], seconds=descendants.SOON_S)
             if begun is not None:
                 begun.end()
             raise
@@ -278,7 +278,7 @@ class EngineCluster:
     async def _stop(self) -> None:
         controller = self.controller
         if controller is not None and controller.running:
-            os.killpg(controller.pid, signal.SIGKILL)  # with all that it has started
+            descendants.end([controller.pid])
         try:
             await self._cluster.stop_cluster()
         finally:

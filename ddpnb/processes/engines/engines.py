@@ -105,7 +105,8 @@ class Engines(RankProcesses):
         if pid == self._pids[rank]:  # else it was replaced before this was known
             self._exits.setdefault(rank, data.get("exit_code"))
         if pid not in self._killed:  # else that was done, and there may be another process by now
-            descendants.end(self._environments[rank][FOLDER], rank, self._living())
+            folder, others = self._environments[rank][FOLDER], self._living()
+            descendants.end((), folder, rank, spare=others, seconds=descendants.SOON_S)
 
     def _living(self) -> list[int]:
         return [pid for rank, pid in list(self._pids.items()) if rank not in self._exits]
@@ -248,23 +249,18 @@ class Engines(RankProcesses):
     def kill(self, rank: int) -> None:
         self.check_owner()
         if rank in self._pids:
-            self._kill(rank)
             others = [pid for pid in self._living() if pid != self._pids[rank]]
-            descendants.end(self._environments[rank][FOLDER], rank, others)
+            descendants.end(self._doomed([rank]), self._environments[rank][FOLDER], rank, spare=others)
 
-    def _kill(self, rank: int) -> None:
-        pid = self._pids[rank]
-        self._killed.add(pid)
-        if rank in self._exits and psutil.pid_exists(pid):
-            return  # it was waited for, and its number is another process's by now
-        family: list[psutil.Process] = []
-        with contextlib.suppress(psutil.Error):
-            family = psutil.Process(pid).children(recursive=True) if rank not in self._exits else []
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-        for process in family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+    def _doomed(self, ranks: Iterable[int]) -> list[int]:
+        """The processes of these ranks, which count as killed from now on."""
+        pids: list[int] = []
+        for rank in ranks:
+            pid = self._pids[rank]
+            self._killed.add(pid)
+            if rank not in self._exits or not psutil.pid_exists(pid):  # else its number is another process's by now
+                pids.append(pid)
+        return pids
 
     def replace(
         self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
@@ -291,18 +287,16 @@ class Engines(RankProcesses):
     def stop(self) -> None:
         if self._cluster.closed or not self.owned:
             return
-        for rank in list(self._pids):
-            self._kill(rank)
-        for folder in {environment[FOLDER] for environment in self._environments.values()}:
-            descendants.end(folder)
+        doomed = self._doomed(list(self._pids))
+        left = [
+            pid
+            for folder in {environment[FOLDER] for environment in self._environments.values()}
+            for pid in descendants.end(doomed, folder)
+        ]
         if self.client is not None:
             self.client.close(linger=0)
         try:
             self._cluster.stop()
         except OSError:  # a log that cannot be read does not matter
-            left = [pid for pid in self._pids.values() if kernel_status(pid) != GONE]
-            if left:
-                raise WorldError(
-                    f"processes of this world did not end: {', '.join(map(str, left))}.",
-                    "They were killed and are blocked in the kernel (state D in ps): look at the disk or the driver.",
-                ) from None
+            left += [pid for pid in self._pids.values() if kernel_status(pid) != GONE]
+        descendants.check_ended(dict.fromkeys(left), "world")

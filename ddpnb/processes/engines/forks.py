@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from ipyparallel.cluster.launcher import LocalEngineLauncher
 from traitlets import Any as Trait
 
 from ddpnb.errors import LaunchError
+from ddpnb.processes import descendants
 from ddpnb.processes.engines.starter import Begun
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.process_samples import GONE, kernel_status
@@ -153,11 +153,7 @@ class Forks:
         """Kill it, with the engines that are left."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # the thread that reads closes it
-        if self.running:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+        descendants.end_child(self._process)
 
     # -- what it says
 
@@ -191,8 +187,7 @@ class Forks:
                 self._engines[message["pid"]] = launcher
                 launcher.has_begun(message["pid"])
             if forked.cancelled():  # nobody waits for it any more
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(launcher.pid, signal.SIGKILL)
+                descendants.end([launcher.pid], seconds=descendants.SOON_S)
             elif error is None:
                 forked.set_result(None)
             else:

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,7 +33,6 @@ ENGINE_ARGS = [
     "--IPEngine.startup_command=import ddpnb.recorder.rank as _r; _r.attach(); del _r",
 ]
 CLUSTER_ID = "world"
-_END_S = 20.0  # for a process to end after SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +44,9 @@ class Begun:
 
     def end(self) -> None:
         """Kill it, with all that it has started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(_END_S)
+        from ddpnb.processes import descendants  # it takes a while to import
+
+        descendants.end_child(self.process)
         if self.socket is not None:
             self.socket.close()
 

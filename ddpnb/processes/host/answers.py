@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
+
+from ddpnb.processes import descendants
 
 ANSWER_S = 10.0
 _END_S = 1.0  # that a killed command may take to end; one that waits in the kernel does not end
@@ -46,19 +46,12 @@ def answer(*command: str, timeout: float = ANSWER_S) -> Answer:
             return Answer(trouble=f"{command[0]} did not answer within {timeout:g} s")
         finally:
             if process.poll() is None:
-                _end(process)
+                descendants.end_child(process, _END_S)
         text, said = _read(out), _read(err)
     if status:
         lines = [*text.strip().splitlines()[:1], *said.strip().splitlines()[:1]]
         return Answer(text, f"{command[0]} failed with status {status}: {'; '.join(lines)[:300]}")
     return Answer(text)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with suppress(OSError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_END_S)
 
 
 def _read(file: IO[bytes]) -> str:

@@ -21,7 +21,6 @@ from ddpnb.processes.jobs.job_processes import JobProcesses
 from ddpnb.recorder import protocol
 
 _TERM_S = 5.0  # that a command has to end after SIGTERM
-_KILL_S = 20.0
 _REFUSED = "refused-"
 _IGNORING = "EIS"  # options of Python that ignore PYTHONPATH or sitecustomize
 
@@ -138,17 +137,22 @@ class Command:
         return any(pid != self.pid for pid in descendants.of_folder(self.folder))
 
     def end(self) -> None:
-        """End the command and everything that it has started: first politely, then by force."""
+        """End the command and everything that it has started: first politely, then by force.
+
+        Raises:
+            WorldError: the kernel does not end a process.
+        """
+        family: list[psutil.Process] = []
         if self.status is None:
+            family = descendants.family([self.pid])  # some may outlive it, in an environment that does not tell
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_TERM_S)
-        descendants.end(self.folder)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        left = descendants.end([self.pid] if self.status is None else (), self.folder, also=family)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILL_S)
+            self._process.wait(descendants.SOON_S)
+        descendants.check_ended(left, "job")
 
 
 def _why_not(process: psutil.Process) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 from collections.abc import Mapping
 
 from ddpnb.inject import fork_ranks
+from ddpnb.processes import descendants
 from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
 from ddpnb.processes.jobs.spawned import START_S, Program, SpawnedProcesses
 from ddpnb.recorder import protocol
@@ -96,8 +96,7 @@ class ForkedProcesses(SpawnedProcesses):
         if rank == _PARENT:
             super().kill(rank)
         elif self.pid(rank) and self.exit_status(rank) is None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid(rank), signal.SIGKILL)
+            descendants.end([self.pid(rank)])
 
     def _number(self, rank: int, kind: str) -> int | None:
         try:

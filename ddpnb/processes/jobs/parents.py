@@ -23,12 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ddpnb.inject import fork_ranks
+from ddpnb.processes import descendants
 from ddpnb.recorder import protocol
 
 _MOST = 2  # that live at the same time: each takes as much memory as a process with torch
 _IDLE_S = 60.0  # after which one that is not used ends
 _START_S = 60.0
-_END_S = 20.0
 #: that differ from run to run, and that no import of torch reads
 _OF_A_RUN = frozenset(
     {
@@ -191,9 +191,6 @@ class _Source:
         """End it, with what it has forked."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+        descendants.end_child(self._process)
         self._socket.close()
         self._folder.cleanup()

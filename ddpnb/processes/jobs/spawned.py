@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -14,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-import psutil
-
 from ddpnb.errors import WorldError
 from ddpnb.processes import descendants
 from ddpnb.processes.exit_reasons import cannot_start
@@ -24,7 +21,6 @@ from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.recorder import protocol
 
 START_S = 60.0  # for the system to start one process
-_END_S = 20.0  # for processes to end after SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +71,7 @@ class SpawnedProcesses(JobProcesses):
         self._children: dict[int, Child] = {}
         self._devices: dict[int, str] = {}
         self._waiting = threading.Lock()
+        self._ended = False  # what starts now ends at once
         # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
         self._starter = ThreadPoolExecutor(1, "ddpnb starter")
 
@@ -86,11 +83,17 @@ class SpawnedProcesses(JobProcesses):
         """
         try:
             for rank, environment in environments.items():
-                self._starter.submit(self._start, rank, environment).result(timeout)
+                self._starter.submit(self._begin, rank, environment).result(timeout)
                 self.progress(len(self._children), len(environments))
         except (OSError, RuntimeError) as error:
             self.stop()
             raise cannot_start(error) from None
+
+    def _begin(self, rank: int, environment: dict[str, str]) -> None:
+        if not self._ended:
+            self._start(rank, environment)
+        if self._ended and rank in self._children:  # nobody else knows of it
+            self.kill(rank)
 
     def _start(self, rank: int, environment: dict[str, str]) -> None:
         self._devices[rank] = environment.get(protocol.DEVICE, "")
@@ -138,7 +141,7 @@ class SpawnedProcesses(JobProcesses):
     @property
     def some_live(self) -> bool:
         """Whether one of them has not ended."""
-        return any(self.exit_status(rank) is None for rank in self._children)
+        return any(self.exit_status(rank) is None for rank in list(self._children))
 
     def stopped(self, rank: int) -> bool:
         return kernel_status(self.pid(rank)) in STOPPED
@@ -151,31 +154,19 @@ class SpawnedProcesses(JobProcesses):
 
     def kill(self, rank: int) -> None:
         self.check_owner()
-        if self.exit_status(rank) is not None:
-            return
-        family: list[psutil.Process] = []
-        with contextlib.suppress(psutil.Error):
-            family = psutil.Process(self.pid(rank)).children(recursive=True)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid(rank), signal.SIGKILL)
-        for process in family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        if self.exit_status(rank) is None:
+            descendants.end([self.pid(rank)])
 
     def stop(self) -> None:
         if not self.owned:
             return
-        for rank in self._children:
-            self.kill(rank)
-        descendants.end(self.folder)
-        deadline = time.monotonic() + _END_S
-        left = list(self._children)
-        while left and time.monotonic() < deadline:
-            left = [rank for rank in left if self.exit_status(rank) is None]
+        self._ended = True
+        with contextlib.suppress(TimeoutError, RuntimeError):  # one that is being started is known afterwards
+            self._starter.submit(lambda: None).result(descendants.END_S)
+        running = [self.pid(rank) for rank in list(self._children) if self.exit_status(rank) is None]
+        left = descendants.end(running, self.folder)
+        deadline = time.monotonic() + descendants.SOON_S
+        while self.some_live and time.monotonic() < deadline:  # until they are waited for
             time.sleep(0.002)
         self._starter.shutdown(wait=False)
-        if left:
-            raise WorldError(
-                f"processes of this job did not end: {', '.join(str(self.pid(rank)) for rank in left)}.",
-                "They were killed and are blocked in the kernel (state D in ps): look at the disk or the driver.",
-            )
+        descendants.check_ended(left, "job")

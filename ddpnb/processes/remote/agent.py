@@ -15,10 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
-
-import psutil
 
 from ddpnb.model import blackbox, samples
 from ddpnb.processes import connections, descendants, gpus, process_samples, py_spy, source_text
@@ -114,9 +112,9 @@ class Agent:
             self._end_descendants(rank)
         return status
 
-    def _end_descendants(self, rank: int) -> None:
-        living = [one.pid for one in self._ranks.values() if one.returncode is None]
-        descendants.end(self._memory, rank, living)
+    def _end_descendants(self, rank: int, pids: Collection[int] = ()) -> None:
+        living = [one.pid for one in self._ranks.values() if one.returncode is None and one.pid not in pids]
+        descendants.end(pids, self._memory, rank, spare=living, seconds=descendants.SOON_S)
 
     def _paged_changes(self, arrived: bool) -> list[list[Any]]:
         return [] if self._shared[self._memory] else self._paged.changes(arrived=arrived)
@@ -194,18 +192,9 @@ class Agent:
         child = self._ranks.get(rank)
         if child is None:
             return
-        family: list[psutil.Process] = []
-        if child.returncode is None:
-            with contextlib.suppress(psutil.Error):
-                family = psutil.Process(child.pid).children(recursive=True)
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-        for process in family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        self._end_descendants(rank, [child.pid] if child.poll() is None else ())
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(5)
-        self._end_descendants(rank)
+            child.wait(descendants.SOON_S)
 
     def children(self, rank: int, seconds: float) -> list[dict[str, Any]]:
         """See ``py_spy.plain_children``."""
@@ -258,7 +247,7 @@ class Agent:
     def _clear(self) -> None:
         for rank in list(self._ranks):
             self.kill(rank)
-        descendants.end(self._memory)
+        descendants.end((), self._memory, seconds=descendants.SOON_S)
         for folder in (*self._made, self._own):
             folder.remove()
 

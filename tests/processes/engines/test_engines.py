@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 import subprocess
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from ddpnb.processes.engines.engines import Engines
 from ddpnb.processes.exit_reasons import cannot_start, end_of, tail
+from ddpnb.recorder.protocol import FOLDER
 
 INTERRUPT = """Traceback (most recent call last):
   File "ddpnb/processes/engines/child.py", line 53, in main
@@ -56,17 +58,18 @@ def test_what_the_system_refuses_is_said_with_what_to_look_at():
     assert "can't start new thread" in str(cannot_start(RuntimeError("can't start new thread")))
 
 
-def test_a_process_that_has_got_the_number_of_a_rank_is_left_alone():
+def test_a_process_that_has_got_the_number_of_a_rank_is_left_alone(tmp_path):
     """The rank has ended and was waited for; its number is free for any process of the machine."""
     another = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         engines = Engines.__new__(Engines)
         engines._pids, engines._exits, engines._killed = {0: another.pid}, {0: 0}, set()
-        engines._kill(0)
+        engines._owner, engines._environments = os.getpid(), {0: {FOLDER: str(tmp_path)}}
+        engines.kill(0)
         with pytest.raises(subprocess.TimeoutExpired):
             another.wait(0.3)
         engines._exits = {}
-        engines._kill(0)
+        engines.kill(0)
         assert another.wait(10) == -signal.SIGKILL
     finally:
         another.kill()

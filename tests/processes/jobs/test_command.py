@@ -1,10 +1,19 @@
-"""Whether a command may start ranks on other hosts."""
+"""A command of the user's: whether it may start ranks on other hosts, and its end."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import time
+
+import psutil
 import pytest
 
-from ddpnb.processes.jobs.command import may_leave_host
+from ddpnb.processes import descendants
+from ddpnb.processes.jobs.command import Command, may_leave_host
+from ddpnb.processes.jobs.injection import injected
+from tests.conftest import alive
 
 
 @pytest.mark.parametrize(
@@ -25,3 +34,34 @@ from ddpnb.processes.jobs.command import may_leave_host
 )
 def test_which_commands_may_start_ranks_on_other_hosts(command, environment, leaves):
     assert may_leave_host(command, environment) == leaves
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "env -i setsid sleep 600 & echo ready; wait",
+        "trap '' TERM; setsid sleep 600 & echo ready; while :; do sleep 0.1; done",
+        "(trap '' TERM; sleep 600) & echo ready; wait",
+    ],
+    ids=["another environment", "ignores SIGTERM", "outlives it"],
+)
+def test_nothing_of_a_command_is_left_when_it_is_ended(tmp_path, monkeypatch, script):
+    monkeypatch.setattr("ddpnb.processes.jobs.command._TERM_S", 1.0)
+    environment = injected(os.environ, str(tmp_path), "raise")
+    command = Command(["sh", "-c", script], str(tmp_path), environment, subprocess.PIPE)
+    with command.output as output:
+        assert output.readline() == b"ready\n"
+        deadline = time.monotonic() + 60
+        while (pid := sleeper_of(command)) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        command.end()
+    assert not alive(pid) and command.status is not None
+
+
+def sleeper_of(command):
+    for process in descendants.family([command.pid]):
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline() == ["sleep", "600"]:
+                return process.pid
+    return None

@@ -112,7 +112,7 @@ class JobAgent:
             return None
         if verb == "end":
             if given[0]:
-                descendants.end(self._job)
+                descendants.end((), self._job, seconds=descendants.SOON_S)
             return None
         return self._starts[name].answer(verb, given)
 
