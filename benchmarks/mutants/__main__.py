@@ -191,6 +191,7 @@ def main() -> int:
     if arguments.check:
         return 0
     lanes = ["fast"] if arguments.lane == "fast" else list(LANES)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # with what it has started
     kept = arguments.json is not None and arguments.json.exists()
     results = [Result(**one) for one in json.loads(arguments.json.read_text())] if kept else []
     had = {one.name for one in results}
