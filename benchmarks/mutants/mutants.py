@@ -309,7 +309,7 @@ MUTANTS = (
         "self._table, self._before = _Table(generation), self._table",
         "self._table = self._before = _Table(generation)",
         "when a run begins while a box is read, calls lose their names",
-        ("model/test_blackbox.py",),
+        ("model/test_strings.py", "model/test_blackbox.py"),
     ),
     Mutant(
         "scatter-waits-for-all",
@@ -465,7 +465,7 @@ MUTANTS = (
         r"\x0b-\x1f\x7f\x80-\x9f]",
         r"\x0b-\x1f\x7f]",
         "output of a rank can drive the reader's terminal",
-        ("render/test_text.py", "render/test_terminal.py"),
+        ("render/test_text.py", "render/test_card.py"),
     ),
     Mutant(
         "secrets-in-lists-shown",
@@ -507,7 +507,7 @@ MUTANTS = (
         "ranks |= concerned.get(pair, set(counts))",
         "ranks |= set(counts)",
         "a collective of a sub-group is reported as called unequally often",
-        ("lint/test_tally.py",),
+        ("lint/test_tally.py", "lint/test_scan.py"),
     ),
     # -- panels
     Mutant(
@@ -642,12 +642,12 @@ MUTANTS = (
         ("timing/test_account.py",),
     ),
     Mutant(
-        "last-arrival-kept",
-        "timing/timed_collectives.py",
-        "        self.arrived[rank], self.latest = at, None\n",
-        "        self.arrived[rank] = at\n",
-        "the time account blames the rank that seemed to be last before another one came",
-        ("timing/test_account.py",),
+        "failed-run-is-the-measure",
+        "timing/scaling.py",
+        'if outcome == "ok" and a.steps_per_s), None)',
+        "if a.steps_per_s), None)",
+        "the efficiency of a scaling run is that against a run that crashed in its first steps",
+        ("timing/test_scaling.py",),
     ),
     # -- source, views, explanations
     Mutant(
