@@ -448,7 +448,7 @@ MUTANTS = (
         "self._digest = zlib.crc32(block, self._digest)",
         "self._digest = zlib.crc32(block)",
         "ranks whose long outputs differ at the beginning alone are shown as one",
-        ("recorder/test_displays.py", "render/test_cells.py"),
+        ("control/test_run_output.py",),
     ),
     # -- render
     Mutant(
@@ -697,7 +697,7 @@ MUTANTS = (
         "        while chance > risk and number < _MOST:\n            chance *= (self.good + 1 + number)",
         "        while chance > risk and number < _MOST:\n            chance *= (self.good + number)",
         "a bisection of a failure that comes sometimes is less sure than it says",
-        ("bisection",),
+        ("bisection/test_confidence.py",),
     ),
     Mutant(
         "comment-on-two-lines",
@@ -713,7 +713,7 @@ MUTANTS = (
         "choice.add_some(kind, _OF_A_SIDE if size > len(everyone) // 2 else 1, of_class)",
         "choice.add_some(kind, 1, of_class)",
         "a re-enactment of a large job has no majority: nobody is at fault",
-        ("reenactment",),
+        ("reenactment/test_planning.py",),
     ),
     # -- command line, top level
     Mutant(
