@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 from benchmarks import __main__ as table
 from benchmarks import machine, show
 from benchmarks.hangs import Said, named
+from benchmarks.mutants import __main__ as mutants
+from benchmarks.mutants.mutants import MUTANTS
 from benchmarks.rows import Goal, Row, quantity, spread, verdict
 
 ROOT = Path(__file__).parents[1]
@@ -142,6 +146,57 @@ def test_only_an_error_that_came_by_the_time_out_is_extrapolated():
     assert Said(3.05, "", frozenset()).extrapolated(1800.0) == pytest.approx(1800.05)
     assert Said(0.1, "", frozenset()).extrapolated(1800.0) == 0.1
     assert Said(None, "", frozenset()).extrapolated(1800.0) is None
+
+
+def test_each_mutant_fits_the_source():
+    assert mutants.problems() == []
+    assert len(MUTANTS) >= 60
+
+
+class Copies:
+    """Stands for the copy: which tests fail with the mistake, and which without it too."""
+
+    def __init__(self, failing, broken=()):
+        self.failing_ones, self.broken = failing, broken
+        self.made = False
+
+    @contextmanager
+    def mistaken(self, _mutant):
+        self.made = True
+        yield
+        self.made = False
+
+    def failing(self, *arguments):
+        lane = "full" if "--full" in arguments else "fast"
+        left_out = {after for option, after in pairwise(arguments) if option == "--deselect"}
+        where = "others" if "-n" in arguments else "near"
+        ones = (
+            self.failing_ones.get((lane, where), ()) if self.made else [one for one in self.broken if one in arguments]
+        )
+        return next((one for one in ones if one not in left_out), "")
+
+
+@pytest.mark.parametrize(
+    ("failing", "broken", "lane", "test"),
+    [
+        ({("fast", "near"): ["tests/a.py::one"]}, (), "fast", "tests/a.py::one"),
+        ({("fast", "others"): ["tests/b.py::two"], ("full", "near"): ["tests/a.py::x"]}, (), "fast", "tests/b.py::two"),
+        ({("full", "others"): ["tests/c.py::three"]}, (), "full", "tests/c.py::three"),
+        ({("fast", "near"): ["tests/a.py::one", "tests/a.py::two"]}, ["tests/a.py::one"], "fast", "tests/a.py::two"),
+        ({("fast", "near"): ["tests/a.py::one"]}, ["tests/a.py::one"], "", ""),
+        ({("fast", "near"): ["pytest ended with None (time-out)"]}, (), "fast", "pytest ended with None (time-out)"),
+        ({}, (), "", ""),
+    ],
+)
+def test_a_mistake_is_found_by_the_first_test_that_passes_without_it(failing, broken, lane, test):
+    result = mutants.found(Copies(failing, broken), MUTANTS[0], ["fast", "full"], near_only=False)
+    assert (result.lane, result.test) == (lane, test)
+
+
+def test_the_share_of_the_fast_lane_is_that_of_what_all_find():
+    lanes = ["fast", "fast", "fast", "full", ""]
+    text = mutants.summary([mutants.Result(str(n), "a/b.py", lane) for n, lane in enumerate(lanes)])
+    assert "all lanes find 4 (80 %)" in text and "finds 3: 75 %" in text and "not found: 4 (ddpnb/a/b.py)" in text
 
 
 @pytest.mark.world

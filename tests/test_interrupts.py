@@ -93,13 +93,14 @@ def test_once_it_is_noticed_nothing_is_raised_again():
         time.sleep(4 * interrupts._AGAIN_S)
 
 
-def test_what_is_begun_is_finished_first():
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_is_begun_is_finished_first(times):
     finished = []
 
     @interrupts.put_off()
     def finish():
-        send(signal.SIGINT, 0)
-        send(signal.SIGINT, 0.1)
+        for _ in range(times):
+            send(signal.SIGINT, 0.05)
         finished.append(True)
 
     with pytest.raises(KeyboardInterrupt):

@@ -132,6 +132,8 @@ def test_what_is_no_use(use):
         "work = dist.all_gather(out, x, async_op=True)\ny = x + 1\nwork.wait()",
         "work = dist.broadcast_object_list(out, async_op=True)\nprint(out)",
         "work = None\nfor y in out:\n    if work is not None:\n        work.wait()\n    work = dist.all_reduce(y, async_op=True)\nwork.wait()",
+        "work = None\nwhile True:\n    if work is not None:\n        work.wait()\n        if rank:\n            break\n    rank += 1\n"
+        "    work = dist.all_reduce(x, async_op=True)\ny = x + 1",
         "global work\nwork = dist.all_reduce(x, async_op=True)",
         "work = dist.all_reduce(x, async_op=True)\nif rank:\n    work.wait()\n    y = x + 1\n    return\nwork.wait()",
         "if rank == 0:\n    work = dist.all_reduce(x, async_op=True)\nelse:\n    y = x + 1\nwork.wait()",

@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.panels import kept as kept_module
 from ddpnb.panels.kept import Kept
 from tests.diagnosis.recordings import Rank, line, record
 
@@ -66,6 +67,21 @@ def test_a_change_replaces_the_state_and_never_the_widget(notebook):
     ] * 3
     assert "three" in notebook.outputs[-1][0]["text/html"]
     assert len({name for _, name, _ in notebook.outputs[1:]}) == 1
+
+
+def test_each_change_is_written_after_a_while(notebook, monkeypatch):
+    monkeypatch.setattr(kept_module, "_SOON_S", 0.01)
+    states = iter(["one", "two", "three"])
+    kept = Kept(lambda: (next(states), ""))
+    kept.show(VIEW)
+    kept._allowed = 0.0
+    for _ in range(2):
+        notebook.came.acquire(timeout=5)
+    for state in ("two", "three"):
+        kept.changed()
+        assert notebook.came.acquire(timeout=20)
+        assert state in notebook.outputs[-1][0]["text/html"]
+        kept._allowed = 0.0
 
 
 def test_a_state_that_cannot_be_read_is_left_as_it_was(notebook):

@@ -63,10 +63,11 @@ def test_values_of_secret_variables_are_masked_wherever_they_appear():
 
 def test_in_what_becomes_json():
     secrets = Secrets()
-    given = {"facts": {"TORCH_TOKEN": "x y z", "NCCL_DEBUG": "INFO", "count": 3}, "evidence": ["MASTER_SECRET=abc"], "none": None}  # fmt: skip
+    given = {"facts": {"TORCH_TOKEN": "x y z", "NCCL_DEBUG": "INFO", "count": 3}, "evidence": ["MASTER_SECRET=abc"], "api_keys": ["one", "two"], "none": None}  # fmt: skip
     assert secrets.masked(given) == {
         "facts": {"TORCH_TOKEN": MASK, "NCCL_DEBUG": "INFO", "count": 3},
         "evidence": [f"MASTER_SECRET={MASK}"],
+        "api_keys": [MASK, MASK],
         "none": None,
     }
 

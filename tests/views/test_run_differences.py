@@ -56,6 +56,14 @@ def test_the_first_line_that_one_of_them_ran():
     )
 
 
+def test_files_that_one_run_alone_recorded_are_not_compared():
+    first, second = run(), run()
+    rank = second.ranks[0]
+    lines = tuple(replace(one, site=replace(one.site, file="/elsewhere/train.py")) for one in rank.lines.lines)
+    moved = replace(second, ranks={0: replace(rank, lines=replace(rank.lines, lines=lines))})
+    assert first_differences(first, moved) == ()
+
+
 def test_ends_and_outputs():
     found = told(run(output="step 1\nstep 2"), run(output="step 1\nstep 3", ends=False))
     assert found["ending"] == ("finished", "killed (SIGKILL)")

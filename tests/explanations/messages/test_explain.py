@@ -151,6 +151,14 @@ def test_a_log_line_adds_to_an_exception_that_tells_nothing():
     assert [found.code for found in explain_text(text)] == ["DDP110"]
 
 
+def test_a_log_line_with_the_cause_of_an_exception_adds_nothing():
+    text = (
+        "[W] Thread creation failed: Resource temporarily unavailable\n"
+        "Traceback (most recent call last):\nOSError: [Errno 24] Too many open files\n"
+    )
+    assert [found.summary for found in explain_text(text)] == ["Too many open files: the process reached its limit."]
+
+
 def test_only_the_end_of_a_long_log_is_read():
     oom = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
     noise = "step 1 loss 0.5\n" * 70_000

@@ -1,0 +1,1 @@
+"""Small mistakes in the product, and which tests find them."""
