@@ -87,15 +87,22 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def launcher():
+def launcher(forks):
     """The form that launches a world, after it has launched one of two ranks."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("DDPNB_FORK", str(int(forks)))
+        panel = launched()
+    yield panel
+    if panel.world is not None:
+        panel.world.close()
+
+
+def launched():
     panel = ddpnb.show()
     panel._act("launch", {"n": "2", "backend": "gloo", "fence": "raise"})
     panel._act("launch", {"n": "2"})  # a second click
     panel._going.join(LONG)
-    yield panel
-    if panel.world is not None:
-        panel.world.close()
+    return panel
 
 
 @pytest.fixture(scope="module")
