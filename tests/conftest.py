@@ -15,6 +15,7 @@ from playwright.sync_api import sync_playwright
 
 import ddpnb
 from ddpnb.processes.devices import count_gpus
+from tests.forked import programs
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
@@ -80,8 +81,21 @@ def closed_figures():
 
 
 @pytest.fixture(scope="session")
-def shared_world():
-    with ddpnb.launch(4, patience=3.0, quiet=True) as world:
+def forks(request) -> bool:
+    """Whether shared worlds fork their ranks, at a tenth of the cost; ``--full`` starts new interpreters, as ``launch``."""
+    return sys.platform == "linux" and not request.config.getoption("--full")
+
+
+@pytest.fixture(scope="session")
+def forked():
+    """Runs programs that need torch in processes of their own."""
+    with programs() as forked:
+        yield forked
+
+
+@pytest.fixture(scope="session")
+def shared_world(forks):
+    with ddpnb.launch(4, patience=3.0, quiet=True, fork="training" if forks else False) as world:
         yield world
 
 

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
+import ddpnb
 from ddpnb import checkpoint
 from ddpnb.model import blackbox as layout
 from ddpnb.model.blackbox import BoxReader
@@ -74,14 +76,11 @@ def test_what_is_not_known_is_shown_so():
     assert LINE.fullmatch(line).groups()[1:4] == ("?", "2", "?")
 
 
-def test_the_group_knows_the_rank():
-    script = """
-import ddpnb, torch.distributed as dist
-dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-ddpnb.checkpoint("a")
-dist.destroy_process_group()
-"""
-    assert LINE.fullmatch(run(script, SLURM_PROCID="5")).groups()[1:4] == ("0", "1", "?")
+@pytest.mark.usefixtures("fresh", "alone")
+def test_the_group_knows_the_rank(monkeypatch, capsys):
+    monkeypatch.setenv("SLURM_PROCID", "5")
+    ddpnb.checkpoint("a")
+    assert LINE.fullmatch(capsys.readouterr().out).groups()[1:4] == ("0", "1", "?")
 
 
 def test_a_forked_process_counts_its_own():
@@ -100,16 +99,15 @@ else:
     assert len({pid for pid, _, _ in found}) == 2
 
 
-def test_torch_compile_passes_it():
-    script = """
-import ddpnb, torch
-def step(x):
-    y = x + 1
-    ddpnb.checkpoint("in step")
-    return y * 2
-torch.compile(step, backend="eager")(torch.ones(1))
-"""
-    assert LINE.fullmatch(run(script))[7] == "in step"
+@pytest.mark.usefixtures("fresh")
+def test_torch_compile_passes_it(capsys):
+    def step(x):
+        y = x + 1
+        ddpnb.checkpoint("in step")
+        return y * 2
+
+    torch.compile(step, backend="eager")(torch.ones(1))
+    assert LINE.fullmatch(capsys.readouterr().out)[7] == "in step"
 
 
 class Unprintable:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 from datetime import timedelta
 
@@ -45,16 +42,17 @@ os._exit(0)
 """
 
 
-def run(body):
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PREAMBLE) + textwrap.dedent(body) + EPILOGUE],
-        capture_output=True, text=True, timeout=100, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1]), done.stderr
+@pytest.fixture
+def run(forked):
+    def run(body):
+        done = forked.run(textwrap.dedent(PREAMBLE) + textwrap.dedent(body) + EPILOGUE)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1]), done.stderr
+
+    return run
 
 
-def test_every_way_passes():
+def test_every_way_passes(run):
     """User calls, DDP's reducer, functional collectives, inference mode: all are seen and complete."""
     found, _ = run("""
         x = torch.ones(4)
@@ -80,7 +78,7 @@ def test_every_way_passes():
     assert {call[2] for call in found} == {"COMPLETED"}
 
 
-def test_numbers_are_the_same():
+def test_numbers_are_the_same(run):
     """Training with and without the door gives the same bits."""
     found, _ = run("""
         from torch.nn.parallel import DistributedDataParallel as DDP
@@ -101,7 +99,7 @@ def test_numbers_are_the_same():
     assert found == [True, 5]
 
 
-def test_a_failing_hook_detaches_itself_and_says_so_once():
+def test_a_failing_hook_detaches_itself_and_says_so_once(run):
     found, said = run("""
         door.close()
         door._signatures.reader = lambda spec: lambda args: 1 / 0
@@ -114,7 +112,7 @@ def test_a_failing_hook_detaches_itself_and_says_so_once():
     assert said.count("failed and was disabled") == 1
 
 
-def test_a_hook_that_cannot_even_say_why_it_failed_does_not_reach_the_user():
+def test_a_hook_that_cannot_even_say_why_it_failed_does_not_reach_the_user(run):
     """A script that replaces builtins breaks what we record, and the traceback module too."""
     found, said = run("""
         import builtins
@@ -132,7 +130,7 @@ def test_a_hook_that_cannot_even_say_why_it_failed_does_not_reach_the_user():
     assert said.count("instrumentation of collectives failed and was disabled on this rank") == 1
 
 
-def test_detached_in_the_middle_no_call_is_left_in_flight():
+def test_detached_in_the_middle_no_call_is_left_in_flight(run):
     found, _ = run("""
         door.gate.stops = lambda call: 1 / 0
         door.gate.armed.append(True)
@@ -143,7 +141,7 @@ def test_detached_in_the_middle_no_call_is_left_in_flight():
     assert found == [[1.0, 1.0, 1.0], True, [["all_reduce", 1, "DROPPED"]]]
 
 
-def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users():
+def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users(run):
     found, said = run("""
         from ddpnb.model.holds import Hold
         def late(*_): raise TimeoutError("mine")
@@ -163,7 +161,7 @@ def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users():
     assert "hook failed" not in said
 
 
-def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users():
+def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users(run):
     """Python runs handlers anywhere: here before a call, in the fence, and before a record."""
     found, said = run("""
         def late(*_): raise TimeoutError("mine")
@@ -203,7 +201,7 @@ def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users():
     assert "failed" not in said
 
 
-def test_closed_leaves_no_trace():
+def test_closed_leaves_no_trace(run):
     found, _ = run("""
         from torch._C._distributed_c10d import Work
         door.close(); phases.remove()
@@ -214,7 +212,7 @@ def test_closed_leaves_no_trace():
     assert found[1] == "wait"
 
 
-def test_two_groups_with_the_same_ranks_are_told_apart():
+def test_two_groups_with_the_same_ranks_are_told_apart(run):
     found, _ = run("""
         a, b = dist.new_group([0]), dist.new_group([0])
         for group in (a, b, b):
@@ -224,7 +222,7 @@ def test_two_groups_with_the_same_ranks_are_told_apart():
     assert found == [["0#1", 1], ["0#2", 1], ["0#2", 2]]
 
 
-def test_the_members_of_a_group_may_come_from_an_iterator():
+def test_the_members_of_a_group_may_come_from_an_iterator(run):
     found, _ = run("""
         group = dist.new_group(rank for rank in [0])
         dist.all_reduce(torch.ones(1), group=group)
@@ -233,7 +231,7 @@ def test_the_members_of_a_group_may_come_from_an_iterator():
     assert found == [1, [["all_reduce", 1, "COMPLETED"]]]
 
 
-def test_no_tensor_is_kept_alive():
+def test_no_tensor_is_kept_alive(run):
     """After a wait the door holds nothing: memory use stays the user's own."""
     found, _ = run("""
         import gc, weakref
@@ -252,7 +250,7 @@ def test_no_tensor_is_kept_alive():
     assert found == [[False, False], 0]
 
 
-def test_a_destroyed_group_is_let_go():
+def test_a_destroyed_group_is_let_go(run):
     """Held by the door, it would keep its connections, and peers would wait instead of being told."""
     found, _ = run("""
         import gc, weakref
@@ -270,7 +268,7 @@ def test_a_destroyed_group_is_let_go():
     assert found == [[True, False], [True, True]]
 
 
-def test_a_forked_child_does_not_write_into_the_box():
+def test_a_forked_child_does_not_write_into_the_box(run):
     found, _ = run("""
         from ddpnb.recorder import rank
         before = len(calls())

@@ -71,7 +71,7 @@ def test_spawn_of_helpers(seen, capsys):
     assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork"])
+@pytest.mark.parametrize("method", [pytest.param("spawn", marks=pytest.mark.full), "fork"])
 def test_processes(seen, method):
     context = multiprocessing.get_context(method)
     for function in (prepare, train):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 SCRIPT = """
 import json, os, sys, tempfile
@@ -45,8 +43,8 @@ os._exit(0)
 """
 
 
-def test_stores_of_the_script():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=100, check=False)
+def test_stores_of_the_script(forked):
+    done = forked.run(SCRIPT)
     made, port, value, met = json.loads(done.stdout.splitlines()[-1])
     assert made == [["127.0.0.1", 0, True, "done"], ["127.0.0.1", port, False, "done"], ["3", 0, False, "failed"]]
     assert (value, met) == ("value", True)

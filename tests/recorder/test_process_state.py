@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import subprocess
-import sys
 
 import pytest
 
@@ -79,12 +77,11 @@ for name in names:
 """
 
 
-def run_scripts(folder, **scripts):
+def run_scripts(forked, folder, **scripts):
     """Scripts one after the other in one process, each as in a process of its own; the standard output of each."""
     for name, lines in scripts.items():
         (folder / name).write_text(lines)
-    command = [sys.executable, "-c", ALONE, str(folder), *scripts]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = forked.run(ALONE, folder, *scripts)
     assert (done.returncode, done.stdout.split()) == (0, ["finished"] * len(scripts)), done.stderr
     return [(folder / f"{name}.log").read_text() for name in scripts]
 
@@ -111,9 +108,9 @@ threading.Timer(0.5, ended.set).start()
 """
 
 
-def test_threads_and_atexit_callbacks_find_the_builtins_of_their_script(tmp_path):
+def test_threads_and_atexit_callbacks_find_the_builtins_of_their_script(tmp_path, forked):
     """As torchvision's ``setup_for_distributed`` replaces ``print``; the next script has Python's again."""
-    first, second = run_scripts(tmp_path, first=PATCHES, second="print('as ever')\n")
+    first, second = run_scripts(forked, tmp_path, first=PATCHES, second="print('as ever')\n")
     assert "from a thread\n" in first and first.endswith("at exit\n") and "TypeError" not in first
     assert "Exception ignored in atexit callback" in first and "ZeroDivisionError" in first
     assert second == "as ever\n"
@@ -139,6 +136,6 @@ print("as ever")
 """
 
 
-def test_timers_and_signal_handlers_end_with_their_script(tmp_path):
+def test_timers_and_signal_handlers_end_with_their_script(tmp_path, forked):
     """An alarm went off in the next script, or killed the idle engine."""
-    assert run_scripts(tmp_path, first=SETS_SIGNALS, second=LATER) == ["", "as ever\n"]
+    assert run_scripts(forked, tmp_path, first=SETS_SIGNALS, second=LATER) == ["", "as ever\n"]

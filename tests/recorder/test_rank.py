@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 FORKS = """
 import gc, os, sys
@@ -29,11 +27,9 @@ os._exit(0)
 """
 
 
-def test_a_forked_child_does_not_collect_what_its_parent_has_left(tmp_path):
+def test_a_forked_child_does_not_collect_what_its_parent_has_left(tmp_path, forked):
     """A model of an earlier run: its group would wait for threads which the child does not have."""
-    done = subprocess.run(
-        [sys.executable, "-c", FORKS, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = forked.run(FORKS, tmp_path)
     assert (done.returncode, done.stdout) == (0, "collected by the parent"), done.stderr
 
 
@@ -84,22 +80,20 @@ Loader()
 """
 
 
-def run_script(folder, text):
+def run_script(forked, folder, text):
     """Run this script as an engine does, in a process of its own; how it ended."""
     (folder / "train.py").write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-c", RUNS, str(folder), "train.py"], capture_output=True, text=True, timeout=100, check=False
-    )
+    done = forked.run(RUNS, folder, "train.py")
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "outcome.json").read_text())
 
 
-def test_the_ending_is_written_before_garbage_of_the_script_is_collected(tmp_path):
+def test_the_ending_is_written_before_garbage_of_the_script_is_collected(tmp_path, forked):
     """The finalizer of a data loader waits for its workers, for seconds: the rank would look blocked."""
-    assert run_script(tmp_path, LEAVES_GARBAGE)["how"] == "finished"
+    assert run_script(forked, tmp_path, LEAVES_GARBAGE)["how"] == "finished"
     assert (tmp_path / "order").read_text() == "ending first"
 
 
-def test_ctrl_c_while_threads_of_a_script_are_joined_does_not_lose_its_ending(tmp_path):
-    ending = run_script(tmp_path, INTERRUPTED)
+def test_ctrl_c_while_threads_of_a_script_are_joined_does_not_lose_its_ending(tmp_path, forked):
+    ending = run_script(forked, tmp_path, INTERRUPTED)
     assert (ending["how"], ending["code"]) == ("exited", 3)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 CHANGES = """
@@ -43,16 +40,10 @@ multiprocessing.set_start_method("spawn")  # as the next script does
 """
 
 
-def run(lines):
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, lines], capture_output=True, text=True, timeout=100, check=False
-    )
+def test_all_are_put_back(forked):
+    done = forked.run(PROGRAM, "\n".join(CHANGES))
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
-
-
-def test_all_are_put_back():
-    changed, known = run("\n".join(CHANGES))
+    changed, known = done.stdout.split()
     assert changed == known
 
 

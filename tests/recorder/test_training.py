@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import inspect
 import random
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -236,10 +234,10 @@ os.kill(os.getpid(), 0)  # only asks whether it is there
         ("os.abort()", -6),
     ],
 )
-def test_the_line_by_which_a_process_ends_itself(tmp_path, leave, status):
+def test_the_line_by_which_a_process_ends_itself(tmp_path, forked, leave, status):
     script, box = tmp_path / "leaves.py", tmp_path / "rank0.box"
     script.write_text(LEAVING.format(leave=leave))
-    done = subprocess.run([sys.executable, str(script), str(box)], timeout=60, capture_output=True, check=False)
+    done = forked.run(script.read_text(), box, name=str(script))
     assert done.returncode == status, done.stderr
     (found,) = [event.site for event in BoxReader(box.read_bytes()).events() if isinstance(event, ProcessEnds)]
     assert (found.file, found.line) == (str(script), LEAVING.count("\n"))

@@ -33,27 +33,28 @@ def paced(count):
         time.sleep(0.05)
 
 
-def stands_in(place):
-    """Rank 1 stands somewhere, the others wait for it."""
-    if place == "before start" and os.environ["RANK"] == "1":
+def stands_in(*places):
+    """Rank 1 stands in the first place, rank 2 in the second, and so on; all others wait for these."""
+    rank = int(os.environ["RANK"])
+    place = places[rank - 1] if 0 < rank <= len(places) else ""
+    if place == "before start":
         time.sleep(1000)
-    if place == "wrong port" and os.environ["RANK"] == "1":
+    if place == "wrong port":
         os.environ["MASTER_PORT"] = "1"
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
-    if place == "new group":
-        dist.new_group() if rank != 1 else dist.barrier()
-    elif place == "backward":
+    if "new group" in places:
+        dist.barrier() if place else dist.new_group()
+    elif "backward" in places:
         model = DistributedDataParallel(nn.Linear(4, 4))
         for step in range(4):
-            if rank == 1 and step == 2:
+            if place and step == 2:
                 time.sleep(1000)
             try:
                 model(torch.ones(2, 4)).sum().backward()
             except RuntimeError as error:
                 print("caught", type(error).__name__, flush=True)
                 raise
-    elif rank == 1:
+    elif place:
         {
             "sleep": lambda: time.sleep(1000),
             "queue": lambda: queue.Queue().get(),

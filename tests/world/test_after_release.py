@@ -22,6 +22,14 @@ def cell(world, code, **more):
     return world.execute(code, stream=None, **more).wait(60)
 
 
+def there(run):
+    """Wait until each rank has printed so, and does what follows."""
+    deadline = time.monotonic() + 30
+    while not all("there" in run.log(rank) for rank in range(4)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.3)
+
+
 def ok(run, log=None):
     assert run.outcome == "ok", f"{run.diagnosis}\n{run.log(0)}"
     assert log is None or run.log(0).strip() == log
@@ -106,15 +114,23 @@ def test_what_cannot_use_another_group_is_named_and_left_to_rebuild(grouped):
     assert stale.outcome == "crash" and "create it again with new_group()" in stale.log(0)
 
 
-@pytest.mark.parametrize(
-    "code",
-    ["time.sleep(60)", f"{SUM}\ntime.sleep(60)", "while True:\n    x = 1", "import queue\nqueue.Queue().get()"],
-    ids=["sleep", "after a call", "loop", "queue"],
-)
+STANDS = """
+import queue
+print("there", flush=True)
+if dist.get_rank() == 0:
+    time.sleep(60)
+elif dist.get_rank() == 1:
+    queue.Queue().get()
+while True:
+    x = 1
+"""
+
+
+@pytest.mark.parametrize("code", [STANDS, SUM + STANDS], ids=["no call", "after a call"])
 def test_an_interrupt_outside_of_collectives_keeps_the_group(grouped, code):
     ok(cell(grouped, "pair = dist.new_group([0, 1])"))
     run = grouped.execute(code, stream=None)
-    time.sleep(1.0)  # until all are there
+    there(run)
     freed = grouped.release()
     assert "the process group can be used as before" in str(freed) and freed.ranks == (0, 1, 2, 3), freed
     assert run.outcome == "released"
@@ -126,12 +142,19 @@ def test_an_interrupt_outside_of_collectives_keeps_the_group(grouped, code):
 @pytest.mark.parametrize(
     "code",
     [
-        "if dist.get_rank() == 0: dist.broadcast(torch.zeros(2), 0)",
-        "if dist.get_rank() == 0: dist.send(torch.zeros(2), 1)",
-        "if dist.get_rank() == 0: left = dist.all_reduce(torch.ones(2), async_op=True)",
-        "dist.all_reduce(torch.ones(1), async_op=True).wait() if dist.get_rank() else None",
+        pytest.param(
+            "if dist.get_rank() == 0: dist.broadcast(torch.zeros(2), 0)", id="broadcast", marks=pytest.mark.full
+        ),
+        pytest.param("if dist.get_rank() == 0: dist.send(torch.zeros(2), 1)", id="send"),
+        pytest.param(
+            "if dist.get_rank() == 0: left = dist.all_reduce(torch.ones(2), async_op=True)", id="left in flight"
+        ),
+        pytest.param(
+            "dist.all_reduce(torch.ones(1), async_op=True).wait() if dist.get_rank() else None",
+            id="waits",
+            marks=pytest.mark.full,
+        ),
     ],
-    ids=["broadcast", "send", "left in flight", "waits"],
 )
 def test_a_call_that_others_have_not_made_never_meets_a_later_one(grouped, code):
     """Gloo sends small messages before the receiver asks for them: in the same group the next call would get them."""

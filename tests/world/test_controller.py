@@ -21,10 +21,10 @@ pytestmark = pytest.mark.world
 
 
 @pytest.fixture
-def own(monkeypatch, tmp_path):
+def own(monkeypatch, tmp_path, forks):
     """A world of its own, whose controller may be killed."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # logs that are kept stay in the test's own folder
-    with ddpnb.launch(2, patience=1.5, quiet=True) as world:
+    with ddpnb.launch(2, patience=1.5, quiet=True, fork=forks) as world:
         yield world
 
 
@@ -53,7 +53,9 @@ def bounded(call, seconds=20.0):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("moment", ["held", "training", "releasing", "restarting"])
+@pytest.mark.parametrize(
+    "moment", ["held", pytest.param("training", marks=pytest.mark.full), "releasing", "restarting"]
+)
 def test_the_controller_dies(own, moment):
     holding = own.hold("all_reduce", seq=3) if moment == "held" else None
     run = own.run(hands.paced, 10_000, stream=None)

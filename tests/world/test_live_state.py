@@ -158,11 +158,11 @@ def test_a_rank_that_was_replaced_has_the_group_of_the_others(grouped):
     ok(grouped.run(live.begins, stream=None))
 
 
-def test_an_own_group_on_the_same_port_waits_until_rank_0_has_closed_the_old_store():
+def test_an_own_group_on_the_same_port_waits_until_rank_0_has_closed_the_old_store(forks):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with ddpnb.launch(2, port=port, quiet=True) as other:
+    with ddpnb.launch(2, port=port, quiet=True, fork=forks) as other:
         for _ in range(3):
             ok(other.run(live.begins_late_on_rank_0, stream=None))
 

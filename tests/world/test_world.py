@@ -189,9 +189,10 @@ def test_ranks_that_died_are_replaced(world, tmp_path, victims):
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
 
 
-def test_a_rank_that_refuses_a_run_is_not_in_it(world, victims):
+@pytest.mark.parametrize("times", [2, pytest.param(6, marks=pytest.mark.full)])
+def test_a_rank_that_refuses_a_run_is_not_in_it(world, victims, times):
     world.execute("import ddpnb.recorder.rank as it\nit.start().arm = None", ranks=1, stream=None).wait(30)
-    for _ in range(6):  # the second is not told that rank 1 is busy
+    for _ in range(times):  # the second is not told that rank 1 is busy
         with pytest.raises(WorldError, match="rank 1 could not begin the run"):
             world.run(victims / "healthy.py", "rank_zero_work", stream=None).wait(30)
         freed = world.release()  # others look for a store that is no more, each time at another address
@@ -309,8 +310,8 @@ def test_a_port_in_use():
             ddpnb.launch(2, port=taken.getsockname()[1], quiet=True)
 
 
-def test_closed_and_dead_worlds(victims):
-    world = ddpnb.launch(1, quiet=True)
+def test_closed_and_dead_worlds(victims, forks):
+    world = ddpnb.launch(1, quiet=True, fork=forks)
     pids = world.pids()
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
     os.killpg(world._ranks.processes._cluster.controller.pid, signal.SIGKILL)
@@ -339,8 +340,8 @@ def test_an_engine_that_never_comes_up(monkeypatch, tmp_path):
     assert set(_children()) - before == set()
 
 
-def test_many_worlds_in_one_process(world, victims):
-    with ddpnb.launch(2, quiet=True) as other:
+def test_many_worlds_in_one_process(world, victims, forks):
+    with ddpnb.launch(2, quiet=True, fork=forks) as other:
         mine = world.run(victims / "healthy.py", "same_ranks_twice", stream=None)
         theirs = other.run(victims / "alone.py", stream=None)
         assert (mine.wait(30).outcome, theirs.wait(30).outcome) == ("ok", "ok")
