@@ -144,6 +144,7 @@ def test_only_an_error_that_came_by_the_time_out_is_extrapolated():
     assert Said(None, "", frozenset()).extrapolated(1800.0) is None
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.browser
 @pytest.mark.timeout(LONGEST_S + 30)
