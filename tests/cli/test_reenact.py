@@ -11,7 +11,6 @@ import sys
 import pytest
 
 from ddpnb import export
-from tests.cli.commands import ddpnb
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 from tests.reports import real
@@ -27,17 +26,18 @@ def saved(tmp_path):
     return save
 
 
-def test_a_recording_is_re_enacted(saved, tmp_path):
-    done = ddpnb("reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path)
+@pytest.mark.world
+def test_a_recording_is_re_enacted(saved, tmp_path, cli):
+    done = cli("reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     assert "2 live ranks give the finding of the recording, DDP301" in done.stdout
     assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
     assert (tmp_path / "live.ddpnb").exists()
 
 
-def test_nothing_to_re_enact(tmp_path):
+def test_nothing_to_re_enact(tmp_path, cli):
     (tmp_path / "empty.ddpnb").write_text("")
-    done = ddpnb("reenact", "empty.ddpnb", cwd=tmp_path)
+    done = cli("reenact", "empty.ddpnb", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
@@ -54,10 +54,11 @@ def test_a_script_hangs_under_torchrun_until_its_time_out(tmp_path):
     assert "Timed out waiting" in job.stderr, job.stderr
 
 
-def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path):
+@pytest.mark.world
+def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path, cli):
     shows = next(report for report in real.REPORTS if report.name == "flight-recorder")
-    assert ddpnb("export", real.FOLDER / shows.name, "-o", "repro.py", cwd=tmp_path).returncode == 0
-    done = ddpnb("run", "-n", 4, "--json", "found.json", "repro.py", cwd=tmp_path)
+    assert cli("export", real.FOLDER / shows.name, "-o", "repro.py", cwd=tmp_path).returncode == 0
+    done = cli("run", "-n", 4, "--fork", "--json", "found.json", "repro.py", cwd=tmp_path)
     assert done.returncode == 3
     finding = json.loads((tmp_path / "found.json").read_text())["findings"][0]
     assert (finding["code"], tuple(finding["culprits"])) == (shows.code, shows.culprits)

@@ -166,7 +166,10 @@ def test_names_cannot_drive_a_terminal(tmp_path):
         (gzip.compress(b'{"format": "music"}\n', mtime=0), "is not a recording"),
         (gzip.compress(b"[]\n{}", mtime=0), "damaged"),
         (gzip.compress(b'{"format": "ddpnb recording", "version": 2}\n', mtime=0), "newer version"),
-        (gzip.compress(b'{"format": "ddpnb recording", "version": 1, "fields": {}}\n' + b"[" * 100_000, mtime=0), "damaged"),
+        (
+            gzip.compress(b'{"format": "ddpnb recording", "version": 1, "fields": {}}\n' + b"[" * 100_000, mtime=0),
+            "damaged",
+        ),
         (gzip.compress(b"\xff" * 1000, mtime=0), "damaged"),
     ],
 )

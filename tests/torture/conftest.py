@@ -16,9 +16,7 @@ def pytest_collection_modifyitems(config, items):
         return
     full = config.getoption("--full")
     left_out = [
-        item
-        for item in items
-        if item.get_closest_marker("torture") and not (full and item.get_closest_marker("world"))
+        item for item in items if item.get_closest_marker("torture") and not (full and item.get_closest_marker("world"))
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]

@@ -146,6 +146,7 @@ def test_the_same_line_in_different_groups(tmp_path):
             panel.stop()
 
 
+@pytest.mark.full
 def test_a_rank_that_ended_before_start_up(tmp_path):
     with job(tmp_path, "early") as pid:
         ranks = {int(psutil.Process(child).environ()["RANK"]): child for child in children(pid)}
@@ -157,7 +158,7 @@ def test_a_rank_that_ended_before_start_up(tmp_path):
             assert attached.diagnosis.exit_codes == {0: None, 1: None}
 
 
-@pytest.mark.parametrize("mode", ["train", "wait"])
+@pytest.mark.parametrize("mode", [pytest.param("train", marks=pytest.mark.full), "wait"])
 def test_a_healthy_job(mode, tmp_path):
     with job(tmp_path, mode) as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:
         assert not attached.run.wait(3 * _PATIENCE_S).done
