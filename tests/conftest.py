@@ -108,13 +108,16 @@ def parents():
 
 @pytest.fixture
 def cli(parents, monkeypatch, capfd):
-    """``ddpnb`` in this process, without its start; with ``--fork`` its ranks come from the process that all tests share."""
+    """``ddpnb`` in this process, without its start; with ``--fork`` its ranks come from the process that all tests share.
 
-    class Run(plain_run.PlainRun):
-        def __init__(self, *given, **more):
-            super().__init__(*given, **{**more, "parents": parents})
+    ``fork=True`` is for commands that have no such option.
+    """
 
-    def typed(*args, cwd=None):
+    def typed(*args, cwd=None, fork=False):
+        class Run(plain_run.PlainRun):
+            def __init__(self, *given, **more):
+                super().__init__(*given, **{**more, "parents": parents, "fork": fork or more.get("fork", False)})
+
         arguments = [*map(str, args)]
         with monkeypatch.context() as patch:
             patch.setattr(plain_run, "PlainRun", Run)

@@ -6,11 +6,11 @@ import ast
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
 from ddpnb import export
+from tests.cli.jobs import FORKS, TORCHRUN
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 from tests.reports import real
@@ -28,7 +28,9 @@ def saved(tmp_path):
 
 @pytest.mark.world
 def test_a_recording_is_re_enacted(saved, tmp_path, cli):
-    done = cli("reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path)
+    done = cli(
+        "reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path, fork=True
+    )
     assert done.returncode == 3, done.stderr
     assert "2 live ranks give the finding of the recording, DDP301" in done.stdout
     assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
@@ -42,16 +44,21 @@ def test_nothing_to_re_enact(tmp_path, cli):
     assert "Traceback" not in done.stderr
 
 
-def test_a_script_hangs_under_torchrun_until_its_time_out(tmp_path):
-    path = tmp_path / "repro.py"
+@pytest.mark.world
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(TORCHRUN, marks=pytest.mark.full, id="torchrun"), pytest.param(FORKS, id="fork")]
+)
+def test_a_script_hangs_without_ddpnb_until_its_time_out(job, launcher):
+    path = job / "repro.py"
     assert export(recording_of(programs.receives_first, 2), path, timeout=6) == 2
     imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)]
     assert "ddpnb" not in {alias.name for node in imported for alias in node.names}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
     variables = {**os.environ, "DDPNB_PARENT": "1"}  # as below a process that has started ranks
-    job = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=90, check=False)
-    assert job.returncode != 0
-    assert "Timed out waiting" in job.stderr, job.stderr
+    done = subprocess.run(
+        [*launcher, path], cwd=job, env=variables, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode != 0
+    assert "Timed out waiting" in done.stderr, done.stderr
 
 
 @pytest.mark.world

@@ -16,7 +16,7 @@ from ddpnb.cli import main
 from ddpnb.control import unprefixed
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
-from tests.cli.jobs import TORCHRUN, end, wait_for_job, write
+from tests.cli.jobs import STARTS, end, wait_for_job, write
 from tests.reports import dumps
 
 pytestmark = pytest.mark.world
@@ -49,7 +49,7 @@ def hung(tmp_path_factory):
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{stem}dump_",
     }
     process = subprocess.Popen(
-        [*TORCHRUN, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+        [*STARTS, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     )
     try:
         yield folder, process, wait_for_job(process)
