@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from ddpnb import export
+from ddpnb import export, reenacting
 from tests.cli.jobs import FORKS, TORCHRUN
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
@@ -27,10 +27,10 @@ def saved(tmp_path):
 
 
 @pytest.mark.world
-def test_a_recording_is_re_enacted(saved, tmp_path, cli):
-    done = cli(
-        "reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path, fork=True
-    )
+def test_a_recording_is_re_enacted(saved, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(reenacting, "WAIT_S", 60.0)  # for the start of ranks too, which takes long on a busy machine
+    recording = saved(programs.never_called)
+    done = cli("reenact", recording, "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path, fork=True)
     assert done.returncode == 3, done.stderr
     assert "2 live ranks give the finding of the recording, DDP301" in done.stdout
     assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
