@@ -20,8 +20,6 @@ import sys, time, torch, torch.distributed as dist
 def train(mode):
     rank = dist.get_rank()
     for step in range(100_000 if mode == "long" else 5):
-        if mode == "long":
-            time.sleep(0.005)
         if step == 3 and rank == 1 and mode == "skip":
             continue
         if step == 3 and rank == 1 and mode == "raise":
@@ -33,6 +31,8 @@ def train(mode):
             time.sleep(600)
         total = torch.ones(4)
         dist.all_reduce(total)
+        if mode == "long":
+            time.sleep(0.005)
     sys.stdout.write(f"total {rank} {total.sum().item()}\\n")
     sys.stdout.flush()
     if mode != "skip":  # a script that forgets it: rank 0 then waits without end
@@ -54,18 +54,6 @@ if __name__ == "__main__":
         port = free.getsockname()[1]
     mp.start_processes(work, (sys.argv[1], port), 2, start_method=sys.argv[2])
 """
-_FORKS = """
-import os, runpy, socket, sys, torch.multiprocessing as mp
-
-def work(rank, port):
-    os.environ.update(RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    runpy.run_path(sys.argv[1], run_name="__main__")
-
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-mp.start_processes(work, (port,), 2, start_method="fork")
-"""
 _STARTS = """
 import os, socket, subprocess, sys
 
@@ -76,7 +64,6 @@ world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)
 ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=os.environ | world | {"RANK": str(rank)}) for rank in (0, 1)]
 sys.exit(max(rank.wait() for rank in ranks))
 """
-FORKS = [sys.executable, "forks.py"]  # a launcher that imports torch once for itself and two ranks
 STARTS = [sys.executable, "starts.py"]  # a launcher without torch, as mpiexec
 
 
@@ -90,7 +77,6 @@ def write(folder):
     (folder / "steps.py").write_text(_STEPS)
     (folder / "train.py").write_text(_TORCHRUN)
     (folder / "spawn.py").write_text(_SPAWN)
-    (folder / "forks.py").write_text(_FORKS)
     (folder / "starts.py").write_text(_STARTS)
     return folder
 

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 from ddpnb import export, reenacting
-from tests.cli.jobs import FORKS, TORCHRUN
+from tests.cli.jobs import STARTS, TORCHRUN
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 from tests.reports import real
@@ -46,7 +46,7 @@ def test_nothing_to_re_enact(tmp_path, cli):
 
 @pytest.mark.world
 @pytest.mark.parametrize(
-    "launcher", [pytest.param(TORCHRUN, marks=pytest.mark.full, id="torchrun"), pytest.param(FORKS, id="fork")]
+    "launcher", [pytest.param(TORCHRUN, marks=pytest.mark.full, id="torchrun"), pytest.param(STARTS, id="started")]
 )
 def test_a_script_hangs_without_ddpnb_until_its_time_out(job, launcher):
     path = job / "repro.py"
