@@ -55,13 +55,14 @@ if __name__ == "__main__":
     mp.start_processes(work, (sys.argv[1], port), 2, start_method=sys.argv[2])
 """
 _STARTS = """
-import os, socket, subprocess, sys
+import os, signal, socket, subprocess, sys
 
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
 world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
 ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=os.environ | world | {"RANK": str(rank)}) for rank in (0, 1)]
+signal.signal(signal.SIGTERM, lambda *_: [rank.kill() for rank in ranks])
 sys.exit(max(rank.wait() for rank in ranks))
 """
 STARTS = [sys.executable, "starts.py"]  # a launcher without torch, as mpiexec
