@@ -46,7 +46,15 @@ def program(script):
     return re.sub(r"timedelta\(seconds=\d+\)", "timedelta()", text[text.index("import os") :])
 
 
-@by_report
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(
+            report, id=report.name, marks=[pytest.mark.full] if report.name == "stacks" else []
+        )  # of three ranks
+        for report in real.REPORTS
+    ],
+)
 def test_the_report_of_an_earlier_run_on_live_ranks(report, tmp_path, world):
     recording = ddpnb.load(real.FOLDER / report.name)
     script = tmp_path / "repro.py"
