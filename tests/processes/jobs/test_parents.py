@@ -152,9 +152,9 @@ def test_each_probe_begins_in_the_same_state(prober, folder):
 @pytest.mark.world
 @pytest.mark.full
 def test_another_environment_is_not_shared(own):
-    assert run(own, "a", MARK="1", OMP_NUM_THREADS="3")[1][0]["mark"] == "1"
+    assert run(own, "a", MARK="1", OMP_NUM_THREADS="2")[1][0]["mark"] == "1"
     assert run(own, "b", MARK="2")[1][1]["mark"] == "2"
-    assert run(own, "c", MARK="1", OMP_NUM_THREADS="3")[1][1]["threads"] == ["3", 3]
+    assert run(own, "c", MARK="1", OMP_NUM_THREADS="2")[1][1]["threads"][0] == "2"
     kept = sources(own)
     assert len(kept) == 2
     assert run(own, "d", MARK="3")[1][0]["mark"] == "3"
