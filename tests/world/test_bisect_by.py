@@ -108,6 +108,7 @@ def ranks(request, monkeypatch):
     return ScriptedWorld(apart)
 
 
+@pytest.mark.timeout(300)
 def test_the_smallest_world_that_fails(ranks):
     bisection = ddpnb.bisect(apart.with_three, world=ranks, by="ranks", quiet=True)
     result = bisection.to_json()
