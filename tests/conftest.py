@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,7 +15,11 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 import ddpnb
+from ddpnb.cli import main
+from ddpnb.control import plain_run, probing
 from ddpnb.processes.devices import count_gpus
+from ddpnb.processes.jobs import parents as parents_module
+from ddpnb.processes.jobs.parents import Parents
 from tests.forked import programs
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -106,6 +111,44 @@ def world(shared_world):
     if left:
         shared_world.restart(left)
     return shared_world
+
+
+@pytest.fixture(scope="session")
+def parents():
+    """Forks the ranks of the runs of all tests from one process that has torch imported."""
+    with pytest.MonkeyPatch.context() as patch:  # runs with another environment would not share it
+        patch.setattr(parents_module, "_OF_A_RUN", parents_module._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        made = Parents()
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def cli(parents, monkeypatch, capfd):
+    """``ddpnb`` in this process, without its start; with ``--fork`` its ranks come from the process that all tests share.
+
+    ``fork=True`` is for commands that have no such option.
+    """
+
+    def typed(*args, cwd=None, fork=False):
+        class Run(plain_run.PlainRun):
+            def __init__(self, *given, **more):
+                super().__init__(*given, **{**more, "parents": parents, "fork": fork or more.get("fork", False)})
+
+        arguments = [*map(str, args)]
+        with monkeypatch.context() as patch:
+            patch.setattr(plain_run, "PlainRun", Run)
+            patch.setattr(probing, "Parents", lambda: parents)
+            if cwd is not None:
+                patch.chdir(cwd)
+            capfd.readouterr()
+            try:
+                status = main(arguments)
+            except SystemExit as end:  # argparse
+                status = int(end.code or 0)
+        return subprocess.CompletedProcess(arguments, status, *capfd.readouterr())
+
+    return typed
 
 
 @pytest.fixture(scope="session")

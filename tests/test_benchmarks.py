@@ -199,6 +199,7 @@ def test_the_share_of_the_fast_lane_is_that_of_what_all_find():
     assert "all lanes find 4 (80 %)" in text and "finds 3: 75 %" in text and "not found: 4 (ddpnb/a/b.py)" in text
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.browser
 @pytest.mark.timeout(LONGEST_S + 30)

@@ -89,6 +89,7 @@ def test_start_hands_over():
     assert done.stdout == "x 1 a b\n"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(100)
 def test_build_leaves_the_repository_as_it_was(tmp_path):
     copy, home = tmp_path / "repository", tmp_path / "home"
@@ -118,6 +119,7 @@ def test_build_leaves_the_repository_as_it_was(tmp_path):
     assert list(home.glob(".jupyter/lab/user-settings/*/apputils-extension/notification.jupyterlab-settings"))
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.beside
 @pytest.mark.timeout(120)

@@ -105,7 +105,7 @@ def test_processes_without_a_parent_are_waited_for(hosts):
     wait_until("no process of the command is left", lambda: set(hosts.pids(name)) == before)
 
 
-@pytest.mark.parametrize("resolved", [True, False])
+@pytest.mark.parametrize("resolved", [True, pytest.param(False, marks=pytest.mark.full)])
 def test_nothing_is_left(tmp_path, resolved):
     before = links()
     network = Network(tmp_path, resolved=resolved)
@@ -122,6 +122,7 @@ def test_nothing_is_left(tmp_path, resolved):
     process.wait(30)
 
 
+@pytest.mark.full
 def test_a_host_dies_at_once(tmp_path):
     with two_hosts(tmp_path) as hosts:
         name = hosts.names[1]
@@ -133,6 +134,7 @@ def test_a_host_dies_at_once(tmp_path):
         assert hosts.client[engine].apply_async(where).get(30)[0] == hosts.names[0]
 
 
+@pytest.mark.full
 def test_nothing_is_left_of_a_test_run_that_was_killed(tmp_path):
     before = links()
     program = (
@@ -148,6 +150,7 @@ def test_nothing_is_left_of_a_test_run_that_was_killed(tmp_path):
     wait_until("the links are removed", lambda: links() == before)
 
 
+@pytest.mark.full
 def test_an_unencrypted_controller_is_one(tmp_path):
     with two_hosts(tmp_path, encrypted=False) as hosts:
         client = json.loads(Path(hosts.connection_file("client")).read_text())

@@ -9,7 +9,7 @@ import time
 import psutil
 
 from ddpnb.processes.jobs.search import all_jobs
-from tests.cli.commands import assert_no_own_frames, ddpnb
+from tests.cli.commands import assert_no_own_frames
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 _STEPS = """
@@ -17,7 +17,7 @@ import sys, time, torch, torch.distributed as dist
 
 def train(mode):
     rank = dist.get_rank()
-    for step in range(5):
+    for step in range(100_000 if mode == "long" else 5):
         if step == 3 and rank == 1 and mode == "skip":
             continue
         if step == 3 and rank == 1 and mode == "raise":
@@ -29,6 +29,8 @@ def train(mode):
             time.sleep(600)
         total = torch.ones(4)
         dist.all_reduce(total)
+        if mode == "long":
+            time.sleep(0.005)
     sys.stdout.write(f"total {rank} {total.sum().item()}\\n")
     sys.stdout.flush()
     if mode != "skip":  # a script that forgets it: rank 0 then waits without end
@@ -50,6 +52,18 @@ if __name__ == "__main__":
         port = free.getsockname()[1]
     mp.start_processes(work, (sys.argv[1], port), 2, start_method=sys.argv[2])
 """
+_STARTS = """
+import os, signal, socket, subprocess, sys
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+ranks = [subprocess.Popen([sys.executable, *sys.argv[1:]], env=os.environ | world | {"RANK": str(rank)}) for rank in (0, 1)]
+signal.signal(signal.SIGTERM, lambda *_: [rank.kill() for rank in ranks])
+sys.exit(max(rank.wait() for rank in ranks))
+"""
+STARTS = [sys.executable, "starts.py"]  # a launcher without torch, as mpiexec
 
 
 def spawn(mode, method="fork"):
@@ -62,12 +76,13 @@ def write(folder):
     (folder / "steps.py").write_text(_STEPS)
     (folder / "train.py").write_text(_TORCHRUN)
     (folder / "spawn.py").write_text(_SPAWN)
+    (folder / "starts.py").write_text(_STARTS)
     return folder
 
 
-def run(job, *command, options=()):
+def run(cli, job, *command, options=()):
     """Run the command of a job to its end; what it printed, and the diagnosis as JSON."""
-    done = ddpnb("run", *options, "--json", "v.json", "--", *command, cwd=job, timeout=100)
+    done = cli("run", *options, "--json", "v.json", "--", *command, cwd=job)
     path = job / "v.json"
     assert_no_own_frames(done.stderr)
     return done, json.loads(path.read_text()) if path.exists() else None

@@ -13,15 +13,24 @@ import pytest
 import ddpnb as package
 from ddpnb.cli import main
 from ddpnb.errors import UsageError, WorldError
-from tests.cli.commands import assert_all_ended, begin, ddpnb
-from tests.cli.jobs import TORCHRUN, end, wait_for_job
+from tests.cli.commands import assert_all_ended, begin
+from tests.cli.jobs import TORCHRUN, end, spawn, wait_for_job
 
 
-def test_a_hung_job_is_kept_attached_to_and_released(job):
-    process = begin("run", "--keep", "--", *TORCHRUN, "train.py", "skip", cwd=job)
+@pytest.mark.parametrize(
+    ("launcher", "says"),
+    [
+        pytest.param(spawn("skip"), "ddpnb.errors.Released: released by job.release().", id="spawn"),
+        pytest.param(
+            [*TORCHRUN, "train.py", "skip"], "ddpnb: released by job.release().", marks=pytest.mark.full, id="torchrun"
+        ),
+    ],
+)
+def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
+    process = begin("run", "--keep", "--", *launcher, cwd=job)
     try:
         found = wait_for_job(process)
-        assert found.folder in ddpnb("attach").stdout
+        assert found.folder in cli("attach").stdout
         with package.attach(process.pid) as attached:
             attached.run.wait(60)
             assert attached.diagnosis.outcome == "hang"
@@ -31,7 +40,7 @@ def test_a_hung_job_is_kept_attached_to_and_released(job):
             assert attached.snapshot().ranks[0].main_stack.innermost_user.function == "train"
             with pytest.raises(WorldError, match="environment of a new start"):
                 attached.inject("wrong port", ranks=1)
-        shown = ddpnb("attach", "--stacks", "--release", "--json", "a.json", found.ranks[0], cwd=job)
+        shown = cli("attach", "--stacks", "--release", "--json", "a.json", found.ranks[0], cwd=job)
         assert (shown.returncode, "steps.py" in shown.stdout) == (3, True)
         assert json.loads((job / "a.json").read_text())["findings"][0]["code"] == "DDP301"
         assert "Rank 0 is released" in shown.stdout
@@ -40,16 +49,12 @@ def test_a_hung_job_is_kept_attached_to_and_released(job):
         end(process)
     assert process.returncode == 3
     assert f'ddpnb.attach("{found.folder}")' in said
-    assert "ddpnb: released by job.release()." in said
+    assert says in said
     assert_all_ended(process, list(found.ranks.values()))
 
 
 def test_a_running_job_is_held_stepped_and_released(job):
-    (job / "long.py").write_text(
-        "from steps import *\ndist.init_process_group('gloo')\n"
-        "for step in range(100_000): dist.all_reduce(torch.ones(4)); time.sleep(0.005)\n"
-    )
-    process = begin("run", "--", *TORCHRUN, "long.py", cwd=job)
+    process = begin("run", "--", *spawn("long"), cwd=job)
     try:
         found = wait_for_job(process)
         with package.attach(found) as attached:

@@ -1,4 +1,7 @@
-"""``ddpnb bisect`` as a stranger types it, on scripts that know nothing of it."""
+"""``ddpnb bisect`` as a stranger types it, on scripts that know nothing of it.
+
+Searches run on probes without processes; with ``--full`` also on real ranks, which must give the same answers.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ import time
 import psutil
 import pytest
 
+from ddpnb.control import probing
 from tests.cli.commands import DDPNB, refused
+from tests.scripted import ScriptedProber
 
 APART = os.path.join(os.path.dirname(__file__), "..", "victims", "apart.py")
 FORK = ["-n", "2", "--fork"]
@@ -43,11 +48,15 @@ with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
 mp.start_processes(work, (port,), 2, start_method="fork")
+import subprocess
+subprocess.Popen(["sleep", "600"], start_new_session=True)  # a service that it leaves running
 """
 PAIR = "given.evaluate and given.num_workers > 2"
 GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 
-pytestmark = [pytest.mark.world, pytest.mark.beside, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
+LIVE = [pytest.mark.world, pytest.mark.beside]
+on_real_ranks = pytest.mark.parametrize("bisect", [pytest.param("real", marks=LIVE)], indirect=True)
 
 
 def write(folder, condition=PAIR):
@@ -59,14 +68,16 @@ def left(folder):
     return [one for one in psutil.process_iter(["cwd"]) if one.info["cwd"] == str(folder)]
 
 
-def bisect(*args, cwd, timeout=220, **more):
-    return subprocess.run(
-        [*DDPNB, "bisect", *map(str, args)],
-        capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more,
-    )  # fmt: skip
+@pytest.fixture(params=["scripted", pytest.param("real", marks=[pytest.mark.full, *LIVE])])
+def bisect(request, cli, monkeypatch):
+    """``ddpnb bisect`` on probes without processes, or on real ranks."""
+    if request.param == "scripted":
+        monkeypatch.setattr(probing, "Prober", ScriptedProber)
+    return lambda *args, cwd: cli("bisect", *args, cwd=cwd)
 
 
-def test_the_flags_of_a_script_are_narrowed_down(tmp_path):
+@on_real_ranks
+def test_the_flags_of_a_script_are_narrowed_down(tmp_path, bisect, cli):
     write(tmp_path)
     given = ("--amp", "--num-workers", "4", "--evaluate")
     done = bisect(*FORK, "--json", "r.json", "--repro", "r.sh", "train.py", *given, cwd=tmp_path)
@@ -85,17 +96,13 @@ def test_the_flags_of_a_script_are_narrowed_down(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["r.json", "r.sh", "train.py"]
     typed = (tmp_path / "r.sh").read_text().splitlines()[-1]
     assert shlex.split(typed)[:2] == ["ddpnb", "run"]
-    again = subprocess.run(
-        [*DDPNB, *shlex.split(typed)[1:]], capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False
-    )
+    again = cli(*shlex.split(typed)[1:], cwd=tmp_path)
     assert again.returncode != 0
     assert result["finding"]["code"] in again.stderr
 
 
-def test_a_launch_command_with_variables(tmp_path):
+def test_a_launch_command_with_variables(tmp_path, bisect):
     write(tmp_path, "__import__('os').environ.get('SHARDS') == '3'")
-    with open(tmp_path / "train.py", "a") as file:  # a service that it leaves running
-        file.write("import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True)\n")
     (tmp_path / "spawns.py").write_text(SPAWNS)  # torchrun, which imports torch three times, is below
     command = [sys.executable, "spawns.py", "--amp"]
     done = bisect("--json", "r.json", "--vary", "amp", "--env", "SHARDS=1|3", "--", *command, cwd=tmp_path)
@@ -106,14 +113,14 @@ def test_a_launch_command_with_variables(tmp_path):
     assert not left(tmp_path)
 
 
-def test_the_number_of_threads(tmp_path):
+def test_the_number_of_threads(tmp_path, bisect):
     write(tmp_path, "__import__('os').environ['OMP_NUM_THREADS'] == '3'")
     done = bisect(*FORK, "--env", "OMP_NUM_THREADS=1|3", "--json", "r.json", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads((tmp_path / "r.json").read_text())["minimal"] == [{"name": "OMP_NUM_THREADS", "value": "3"}]
 
 
-def test_a_range_with_a_value_that_the_script_refuses(tmp_path):
+def test_a_range_with_a_value_that_the_script_refuses(tmp_path, bisect):
     write(tmp_path, "given.num_workers > 2")
     text = (tmp_path / "train.py").read_text()
     (tmp_path / "train.py").write_text(text.replace("type=int", "type=int, choices=[0, 2, 3, 4]"))
@@ -123,7 +130,8 @@ def test_a_range_with_a_value_that_the_script_refuses(tmp_path):
     assert (result["kind"], result["first_bad"], result["last_good"], result["minimal"]) == ("range", 3, 2, [])
 
 
-def test_commits(tmp_path):
+@on_real_ranks
+def test_commits(tmp_path, bisect):
     def git(*args):
         return subprocess.run(
             [*GIT, *args], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
@@ -150,8 +158,9 @@ def test_commits(tmp_path):
     assert {where["file"] for where in result["finding"]["where"]} == {"train.py"}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_interrupted_search_continues(tmp_path, jobs):
+@on_real_ranks
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_an_interrupted_search_continues(tmp_path, bisect, jobs):
     write(tmp_path)
     given = [*FORK, "--jobs", str(jobs), "train.py", "--num-workers", "4", "--evaluate"]
     with subprocess.Popen(
@@ -176,7 +185,7 @@ def test_an_interrupted_search_continues(tmp_path, jobs):
     assert not left(tmp_path)
 
 
-def test_a_ladder(tmp_path):
+def test_a_ladder(tmp_path, bisect):
     write(tmp_path)
     given = ("train.py", "--num-workers", "4", "--evaluate")
     done = bisect(*FORK, "--ladder", "--json", "r.json", *given, cwd=tmp_path)
@@ -188,21 +197,28 @@ def test_a_ladder(tmp_path):
     assert "rung 3, data workers: works" in done.stderr
 
 
-def test_the_first_step_at_which_replicas_differ(tmp_path):
-    given = (APART, 4, 6)
+@on_real_ranks
+def test_the_first_step_at_which_replicas_differ(tmp_path, bisect):
+    given = (APART, "4", "6")
     done = bisect(*FORK, "--by", "steps", "--json", "r.json", *given, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "differ first at optimizer step 4, after its update" in done.stdout
     result = json.loads((tmp_path / "r.json").read_text())
     assert (result["kind"], result["first_bad"], result["last_good"], result["pair"]) == ("range", 4, 3, [0, 1])
     assert os.listdir(tmp_path) == ["r.json"]
+
+
+@on_real_ranks
+@pytest.mark.full
+def test_the_first_step_of_a_launch_command(tmp_path, bisect):
+    given = (APART, "4", "6")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *given]
     done = bisect("--by", "steps", "--", *torchrun, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "optimizer step 4, after its update" in done.stdout and "ddpnb run -- " in done.stdout
 
 
-def test_the_smallest_number_of_ranks(tmp_path):
+def test_the_smallest_number_of_ranks(tmp_path, bisect):
     (tmp_path / "train.py").write_text(
         "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
         "if dist.get_rank() != 1:\n    dist.all_reduce(torch.ones(2))\n"
@@ -214,7 +230,7 @@ def test_the_smallest_number_of_ranks(tmp_path):
     assert "It fails from -n 2 on; 1 works." in done.stdout and "ddpnb run -n 2 " in done.stdout
 
 
-def test_a_command_that_works(tmp_path):
+def test_a_command_that_works(tmp_path, bisect):
     write(tmp_path)
     done = bisect(*FORK, "train.py", "--amp", cwd=tmp_path)
     assert done.returncode == 1
@@ -222,7 +238,7 @@ def test_a_command_that_works(tmp_path):
     assert os.listdir(tmp_path) == ["train.py"]
 
 
-def test_a_cause_that_is_not_varied(tmp_path):
+def test_a_cause_that_is_not_varied(tmp_path, bisect):
     write(tmp_path)
     given = ("train.py", "--amp", "--num-workers", "4", "--evaluate")
     done = bisect(*FORK, "--vary", "amp", "--json", "r.json", *given, cwd=tmp_path)

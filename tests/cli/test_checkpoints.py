@@ -11,7 +11,6 @@ import pytest
 
 from ddpnb import load
 from ddpnb.model.checkpoints import checkpoints, first_not_passed_by_all
-from tests.cli.test_run import ddpnb
 from tests.recorder.test_checkpoints import LINE
 
 SCRIPT = """
@@ -40,11 +39,11 @@ def script(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("prefixed", [False, True], ids=["script", "torchrun"])
-def test_a_hang_between_two_checkpoints(tmp_path, script, prefixed):
+@pytest.mark.parametrize("prefixed", [False, pytest.param(True, marks=pytest.mark.full)], ids=["script", "torchrun"])
+def test_a_hang_between_two_checkpoints(tmp_path, script, prefixed, cli):
     torchrun = ("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, script)
-    command = torchrun if prefixed else ("-n", 2, script)
-    done = ddpnb("run", "--json", "v.json", "--save", "hang.ddpnb", *command, cwd=tmp_path)
+    command = torchrun if prefixed else ("-n", 2, "--fork", script)
+    done = cli("run", "--json", "v.json", "--save", "hang.ddpnb", *command, cwd=tmp_path)
     assert done.returncode == 3, done.stderr
     finding = json.loads((tmp_path / "v.json").read_text())["findings"][0]
     assert finding["culprits"] == [1]
@@ -64,6 +63,7 @@ def test_a_hang_between_two_checkpoints(tmp_path, script, prefixed):
     )
 
 
+@pytest.mark.full
 def test_torchrun_alone_prints_the_same_lines(tmp_path, script):
     healthy = tmp_path / "healthy.py"
     # Without the pause, torch aborts now and then at exit: gloo's threads still hold the last tensors.

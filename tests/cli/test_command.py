@@ -18,8 +18,8 @@ from tests.cli.commands import assert_all_ended, assert_no_own_frames, begin, le
 from tests.cli.jobs import TORCHRUN, run, spawn, wait_for_job
 
 
-def test_a_healthy_job(job):
-    done, verdict = run(job, *TORCHRUN, "train.py", "well")
+def test_a_healthy_job(job, cli):
+    done, verdict = run(cli, job, *spawn("well"))
     assert (done.returncode, verdict["outcome"], verdict["findings"], verdict["world_size"]) == (0, "ok", [], 2)
     assert verdict["exit_codes"] == {"0": 0, "1": 0}
     assert sorted(re.findall("total . 8.0", done.stdout)) == ["total 0 8.0", "total 1 8.0"]
@@ -43,8 +43,9 @@ def assert_names_the_rank_that_skips(path):
     assert {os.path.basename(place["file"]) for place in finding["where"]} == {"steps.py"}
 
 
+@pytest.mark.full
 def test_jobs_side_by_side_do_not_mix(job):
-    commands = {"skip": spawn("skip", "spawn"), "well": spawn("well", "fork")}
+    commands = {mode: spawn(mode) for mode in ("skip", "well")}
     processes = [
         begin("run", "--json", f"{mode}.json", "--", *command, cwd=job, output=PIPE)
         for mode, command in commands.items()
@@ -58,16 +59,24 @@ def test_jobs_side_by_side_do_not_mix(job):
     assert [left_by(process) for process in processes] == [[], []]
 
 
-def test_a_rank_that_raises(job):
-    done, verdict = run(job, *spawn("raise", "spawn"))
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
+def test_a_rank_that_raises(job, cli, method):
+    done, verdict = run(cli, job, *spawn("raise", method))
     assert (done.returncode, verdict["outcome"]) == (1, "crash")
     finding = verdict["findings"][0]
     assert (finding["code"], finding["culprits"]) == ("DDP312", [1])
     assert "ValueError: a bad record" in finding["summary"]
 
 
-def test_a_rank_that_is_killed(job):
-    done, verdict = run(job, *TORCHRUN, "train.py", "kill")
+LAUNCHERS = [
+    pytest.param([*TORCHRUN, "train.py"], marks=pytest.mark.full, id="torchrun"),
+    pytest.param(spawn("")[:2], id="spawn"),
+]
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_rank_that_is_killed(job, cli, launcher):
+    done, verdict = run(cli, job, *launcher, "kill", "fork")
     assert (done.returncode, verdict["outcome"]) == (1, "crash")
     assert (verdict["findings"][0]["code"], verdict["findings"][0]["culprits"]) == ("DDP311", [1])
     assert verdict["exit_codes"]["1"] in (-signal.SIGKILL, None)
@@ -82,16 +91,16 @@ def test_a_rank_that_is_killed(job):
     ],
     ids=["exit", "argparse", "killed"],
 )
-def test_the_command_fails_before_it_makes_a_group(job, source, status, says):
+def test_the_command_fails_before_it_makes_a_group(job, source, status, says, cli):
     (job / "fails.py").write_text(f"import sys; {source}\n")
-    done, verdict = run(job, sys.executable, "fails.py")
+    done, verdict = run(cli, job, sys.executable, "fails.py")
     assert (done.returncode, verdict["outcome"], verdict["findings"]) == (status, "crash", [])
     message = f"ddpnb: the command {says} before ddpnb saw a process group: see its output above. Nothing was checked."
     assert done.stderr.rstrip().splitlines()[-1] == message
 
 
-def test_a_command_without_ranks(job):
-    done, verdict = run(job, "echo", "hello")
+def test_a_command_without_ranks(job, cli):
+    done, verdict = run(cli, job, "echo", "hello")
     assert (done.returncode, done.stdout, verdict["outcome"]) == (0, "hello\n", "ok")
     assert "no process of this command has initialised a process group: nothing was checked" in done.stderr
 
@@ -126,39 +135,40 @@ UNREACHABLE = {
 }
 
 
-def test_processes_that_the_recorder_cannot_reach(job):
+@pytest.mark.parametrize("says", [
+    says if number % 2 else pytest.param(says, marks=pytest.mark.full) for number, says in enumerate(UNREACHABLE)
+])  # fmt: skip
+def test_processes_that_the_recorder_cannot_reach(job, cli, says):
     (job / "alone.py").write_text("import time; time.sleep(3); print('ran')\n")
-    commands = [
-        begin("run", "--", sys.executable, *change, "alone.py", cwd=job, output=PIPE) for change in UNREACHABLE.values()
-    ]
-    for says, process in zip(UNREACHABLE, commands, strict=True):
-        output, said = process.communicate(timeout=60)
-        assert (process.returncode, output, said.count(says)) == (0, "ran\n", 1), said
+    done = cli("run", "--", sys.executable, *UNREACHABLE[says], "alone.py", cwd=job)
+    assert (done.returncode, done.stdout, done.stderr.count(says)) == (0, "ran\n", 1), done.stderr
 
 
-def test_a_command_that_replaces_itself(job):
-    _, verdict = run(job, sys.executable, "-c", f"import os, sys; {_AGAIN}", *spawn("skip")[1:])
+@pytest.mark.full
+def test_a_command_that_replaces_itself(job, cli):
+    _, verdict = run(cli, job, sys.executable, "-c", f"import os, sys; {_AGAIN}", *spawn("skip")[1:])
     assert verdict["findings"][0]["code"] == "DDP301"
 
 
-def test_ranks_that_outlive_their_command(job):
+def test_ranks_that_outlive_their_command(job, cli):
     """A launcher that puts its job into the background: the job is watched all the same."""
-    done, verdict = run(job, "bash", "-c", f"{' '.join(spawn('skip'))} >log 2>&1 & exit 0")
+    done, verdict = run(cli, job, "bash", "-c", f"{' '.join(spawn('skip'))} >log 2>&1 & exit 0")
     assert (done.returncode, verdict["findings"][0]["code"]) == (3, "DDP301")
 
 
-def test_two_jobs_one_after_the_other(job):
-    done, verdict = run(job, "bash", "-c", f"{' '.join(spawn('well'))} && {' '.join(spawn('skip'))}")
+@pytest.mark.full
+def test_two_jobs_one_after_the_other(job, cli):
+    done, verdict = run(cli, job, "bash", "-c", f"{' '.join(spawn('well'))} && {' '.join(spawn('skip'))}")
     assert (done.returncode, verdict["findings"][0]["code"], verdict["world_size"]) == (3, "DDP301", 2)
     assert done.stdout.count("total") == 3
 
 
-def test_interrupted(job):
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_interrupted(job, launcher):
     cases = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
     options = ("run", "--patience", "300")
     processes = [
-        begin(*options, "--json", f"{status}.json", "--", *TORCHRUN, "train.py", "sleep", cwd=job)
-        for _, status in cases
+        begin(*options, "--json", f"{status}.json", "--", *launcher, "sleep", "fork", cwd=job) for _, status in cases
     ]
     for process, (number, status) in zip(processes, cases, strict=True):
         found = wait_for_job(process)

@@ -12,7 +12,6 @@ import psutil
 import pytest
 import torch
 
-import ddpnb
 from ddpnb.cli import main
 from ddpnb.control.doctor import examine
 from ddpnb.model.startup import STEPS
@@ -52,10 +51,12 @@ def test_times_of_collectives(world):
     assert "<details>" in html and "all_reduce" in html
 
 
-def test_a_collective_that_fails_after_start_up():
-    with ddpnb.launch(2, quiet=True) as world:
-        world.inject("raise", ranks=1, op="barrier", seq=14)
+def test_a_collective_that_fails_after_start_up(world):
+    injection = world.inject("raise", ranks=1, op="barrier", seq=14)
+    try:
         found = examine(world._own, world._groups, world._releasing, 30.0)
+    finally:
+        injection.heal()
     (check,) = [one for one in found.checks if one.section == "timings"]
     assert (check.state, found.collectives, found.exit_status) == ("warning", (), 0)
     assert "injected" in check.told and "timings\n" in str(found) and "busbw" not in str(found)

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from tests.cli.commands import ddpnb
 from tests.diagnosis.recordings import Rank, line, record
 
 
@@ -20,17 +19,17 @@ def hang(tmp_path):
     return tmp_path
 
 
-def test_a_page_a_trace_a_picture_and_a_script(hang):
+def test_a_page_a_trace_a_picture_and_a_script(hang, cli):
     begins = {"page.html": "<!DOCTYPE html>", "trace.json": '{"displayTimeUnit"', "line.svg": "<?xml", "repro.py": "#"}
     for name, begin in begins.items():
-        done = ddpnb("export", "hang.ddpnb", "-o", name, cwd=hang)
+        done = cli("export", "hang.ddpnb", "-o", name, cwd=hang)
         assert done.returncode == 0, done.stderr
         assert name in done.stdout + done.stderr
         assert (hang / name).read_text().startswith(begin)
     assert len(json.loads((hang / "trace.json").read_text())["traceEvents"]) > 5
 
 
-def test_what_cannot_be_written_is_said(hang):
-    done = ddpnb("export", "hang.ddpnb", "-o", "no/such/folder/page.html", cwd=hang)
+def test_what_cannot_be_written_is_said(hang, cli):
+    done = cli("export", "hang.ddpnb", "-o", "no/such/folder/page.html", cwd=hang)
     assert done.returncode != 0
     assert "cannot write" in done.stderr and "Traceback" not in done.stderr

@@ -6,12 +6,11 @@ import ast
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
-from ddpnb import export
-from tests.cli.commands import ddpnb
+from ddpnb import export, reenacting
+from tests.cli.jobs import STARTS, TORCHRUN
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
 from tests.reports import real
@@ -27,37 +26,46 @@ def saved(tmp_path):
     return save
 
 
-def test_a_recording_is_re_enacted(saved, tmp_path):
-    done = ddpnb("reenact", saved(programs.never_called), "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path)
+@pytest.mark.world
+def test_a_recording_is_re_enacted(saved, tmp_path, cli, monkeypatch):
+    monkeypatch.setattr(reenacting, "WAIT_S", 60.0)  # for the start of ranks too, which takes long on a busy machine
+    recording = saved(programs.never_called)
+    done = cli("reenact", recording, "--json", "found.json", "--save", "live.ddpnb", cwd=tmp_path, fork=True)
     assert done.returncode == 3, done.stderr
     assert "2 live ranks give the finding of the recording, DDP301" in done.stdout
     assert json.loads((tmp_path / "found.json").read_text())["findings"][0]["code"] == "DDP301"
     assert (tmp_path / "live.ddpnb").exists()
 
 
-def test_nothing_to_re_enact(tmp_path):
+def test_nothing_to_re_enact(tmp_path, cli):
     (tmp_path / "empty.ddpnb").write_text("")
-    done = ddpnb("reenact", "empty.ddpnb", cwd=tmp_path)
+    done = cli("reenact", "empty.ddpnb", cwd=tmp_path)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
-def test_a_script_hangs_under_torchrun_until_its_time_out(tmp_path):
-    path = tmp_path / "repro.py"
+@pytest.mark.world
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(TORCHRUN, marks=pytest.mark.full, id="torchrun"), pytest.param(STARTS, id="started")]
+)
+def test_a_script_hangs_without_ddpnb_until_its_time_out(job, launcher):
+    path = job / "repro.py"
     assert export(recording_of(programs.receives_first, 2), path, timeout=6) == 2
     imported = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import)]
     assert "ddpnb" not in {alias.name for node in imported for alias in node.names}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", path]
     variables = {**os.environ, "DDPNB_PARENT": "1"}  # as below a process that has started ranks
-    job = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=90, check=False)
-    assert job.returncode != 0
-    assert "Timed out waiting" in job.stderr, job.stderr
+    done = subprocess.run(
+        [*launcher, path], cwd=job, env=variables, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode != 0
+    assert "Timed out waiting" in done.stderr, done.stderr
 
 
-def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path):
+@pytest.mark.world
+def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path, cli):
     shows = next(report for report in real.REPORTS if report.name == "flight-recorder")
-    assert ddpnb("export", real.FOLDER / shows.name, "-o", "repro.py", cwd=tmp_path).returncode == 0
-    done = ddpnb("run", "-n", 4, "--json", "found.json", "repro.py", cwd=tmp_path)
+    assert cli("export", real.FOLDER / shows.name, "-o", "repro.py", cwd=tmp_path).returncode == 0
+    done = cli("run", "-n", 4, "--fork", "--json", "found.json", "repro.py", cwd=tmp_path)
     assert done.returncode == 3
     finding = json.loads((tmp_path / "found.json").read_text())["findings"][0]
     assert (finding["code"], tuple(finding["culprits"])) == (shows.code, shows.culprits)

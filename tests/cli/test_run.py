@@ -23,9 +23,9 @@ from tests.cli.commands import DDPNB, assert_all_ended, begin, ddpnb, family, le
 from tests.conftest import VICTIMS
 
 
-def test_hang(tmp_path):
+def test_hang(tmp_path, cli):
     results = ("--json", "v.json", "--save", "hang.ddpnb")
-    done = ddpnb("run", "-n", 3, *results, VICTIMS / "missing.py", "early_return", cwd=tmp_path)
+    done = cli("run", "-n", 3, "--fork", *results, VICTIMS / "missing.py", "early_return", cwd=tmp_path)
     assert done.returncode == 3
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert (verdict["schema"], verdict["outcome"], verdict["world_size"]) == (2, "hang", 3)
@@ -47,45 +47,39 @@ def test_hang(tmp_path):
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
-def test_the_lines_that_only_one_rank_executed_are_in_the_recording(tmp_path):
-    done = ddpnb("run", "-n", 2, "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path)
+def test_the_source_with_the_ranks_that_ran_its_lines(tmp_path, cli):
+    done = cli(
+        "run", "-n", 2, "--fork", "--lines", "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path
+    )  # fmt: skip
     assert done.returncode == 3
     lines = [record.lines for _, record in sorted(load(tmp_path / "hang.ddpnb").ranks.items())]
     first, second = ({line.site for line in of_rank.lines} for of_rank in lines)
     text = (VICTIMS / "missing.py").read_text().splitlines()
     assert any(text[site.line - 1].strip().startswith("return") for site in second - first)
     assert [of_rank.windows[0].number for of_rank in lines] == [1, 1]
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
-def test_the_source_with_the_ranks_that_ran_its_lines(tmp_path, capsys):
-    done = ddpnb(
-        "run", "-n", 2, "--lines", "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path
-    )
-    assert done.returncode == 3
     card, _, source = done.stderr.partition("\n\n" + str(VICTIMS / "missing.py"))
     assert "DDP301" in card
     assert "ran: 0 1" in source
     first = next(line for line in source.splitlines() if line.startswith(">"))
     assert first.split()[2:] == ["return", "·", "●", "only", "rank", "1"]
     assert "dist.all_reduce(torch.ones(8))" in next(line for line in source.splitlines() if "only rank 0" in line)
-    assert main(["diagnose", str(tmp_path / "hang.ddpnb"), "--lines-of", "missing.py"]) == 3
-    assert first.split() in [line.split() for line in capsys.readouterr().err.splitlines()]
-    assert main(["diagnose", str(tmp_path / "hang.ddpnb"), "--lines-of", "no.py"]) == 3
-    assert "no rank ran a line of 'no.py'" in capsys.readouterr().err
+    shown = cli("diagnose", tmp_path / "hang.ddpnb", "--lines-of", "missing.py")
+    assert shown.returncode == 3 and first.split() in [line.split() for line in shown.stderr.splitlines()]
+    shown = cli("diagnose", tmp_path / "hang.ddpnb", "--lines-of", "no.py")
+    assert shown.returncode == 3 and "no rank ran a line of 'no.py'" in shown.stderr
 
 
-def test_success_and_output(tmp_path):
-    done = ddpnb("run", "-n", 2, "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
+def test_success_and_output(tmp_path, cli):
+    done = cli("run", "-n", 2, "--fork", "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] hello {VICTIMS / 'alone.py'} 0" for rank in range(2)]
     assert sorted(os.listdir(tmp_path / "logs")) == ["rank0.log", "rank1.log"]
 
 
-def test_the_scripts_own_status(tmp_path):
+def test_the_scripts_own_status(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text("import os, sys\nif os.environ['RANK'] == '1': sys.exit(9)\n")
-    done = ddpnb("run", "-n", 2, "--patience", 2, script)
+    done = cli("run", "-n", 2, "--fork", "--patience", 2, script)
     assert done.returncode == 9
     assert "sys.exit(9)" in done.stderr
 
@@ -154,23 +148,31 @@ def test_backend_from_the_environment(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
-def test_nccl_without_a_gpu_falls_back_and_says_so():
-    done = ddpnb("run", "-n", 2, "--backend", "nccl", VICTIMS / "healthy.py", "other_shapes_same_size")
+def test_nccl_without_a_gpu_falls_back_and_says_so(cli):
+    done = cli("run", "-n", 2, "--fork", "--backend", "nccl", VICTIMS / "healthy.py", "other_shapes_same_size")
     assert done.returncode == 0
     assert "falling back to gloo" in done.stderr
 
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
-def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path):
+def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text("import torch.distributed as dist\ndist.init_process_group('nccl')\ndist.barrier()\n")
-    done = ddpnb("run", "-n", 2, script)
+    done = cli("run", "-n", 2, "--fork", script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("the script asks for nccl; it runs on gloo") == 1
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("after", [0.3, 1.5, None], ids=["early", "starting", "running"])
+def _interrupts():
+    """Two signals at three moments."""
+    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+        for name, after in (("early", 0.3), ("starting", 1.5), ("running", None)):
+            always = (number, name) in ((signal.SIGINT, "running"), (signal.SIGTERM, "starting"))
+            marks = [] if always else [pytest.mark.full]
+            yield pytest.param(number, status, after, id=f"{name}-{number.name}", marks=marks)
+
+
+@pytest.mark.parametrize(("number", "status", "after"), [*_interrupts()])
 def test_interrupted(number, status, after, tmp_path):
     """At any moment: the right status, no traceback, nothing left running."""
     script = tmp_path / "s.py"
@@ -199,8 +201,9 @@ def wait_until_begun(folder, count):
 
 
 @pytest.mark.parametrize(("command", "number", "status"), [
-    (["doctor", "-n", "2"], signal.SIGTERM, 143), (["pitfalls", "run", "uneven-shards"], signal.SIGHUP, 129),
-], ids=["doctor", "pitfalls"])  # fmt: skip
+    (["pitfalls", "run", "uneven-shards"], signal.SIGHUP, 129),
+    pytest.param(["doctor", "-n", "2"], signal.SIGTERM, 143, marks=pytest.mark.full),
+], ids=["pitfalls", "doctor"])  # fmt: skip
 def test_other_commands_end_their_ranks_too(command, number, status):
     process = begin(*command)
     children = wait_for_ranks(process)
@@ -346,16 +349,17 @@ def test_a_verdict_that_cannot_be_written(capsys):
 def test_reader_that_went_away():
     """``ddpnb run ... | head -1`` ends well."""
     command = (
-        f"{sys.executable} -m ddpnb run -n 2 {VICTIMS / 'alone.py'} 0.5 | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+        f"{sys.executable} -m ddpnb run -n 1 {VICTIMS / 'alone.py'} 0.5 | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
     )
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in done.stderr
 
 
-def test_nothing_stays_in_shared_memory(tmp_path):
-    command = [*DDPNB, "run", "-n", "2", str(VICTIMS / "missing.py"), "early_return"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        process.wait(60)
+def test_nothing_stays_in_shared_memory():
+    """Of a hang in interpreters of their own; above, ranks are forked."""
+    process = begin("run", "-n", "2", VICTIMS / "missing.py", "early_return")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 3 and "DDP301" in said and "Traceback" not in said
     assert left_by(process) == []
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from ddpnb.cli.scaling import sizes
 from ddpnb.errors import UsageError
-from tests.cli.commands import ddpnb
 
 
 @pytest.mark.parametrize(
@@ -37,9 +36,9 @@ def test_anything_else_is_refused_with_an_example(text):
         (["--scaling"], "expected one argument"),
     ],
 )
-def test_wrong_use(args, says, tmp_path):
+def test_wrong_use(args, says, tmp_path, cli):
     (tmp_path / "x.py").write_text("print('it ran')\n")
-    done = ddpnb("run", *args, cwd=tmp_path)
+    done = cli("run", *args, cwd=tmp_path)
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -70,12 +69,10 @@ if sys.argv[1:] == [os.environ["WORLD_SIZE"]]:
 
 @pytest.mark.world
 @pytest.mark.beside
-def test_each_size_is_run_and_the_worst_status_counts(tmp_path):
+def test_each_size_is_run_and_the_worst_status_counts(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)
-    done = ddpnb(
-        "run", "--scaling", "2,1", "--log-dir", "logs", "--patience", "3", script, "2", cwd=tmp_path, timeout=110
-    )
+    done = cli("run", "--fork", "--scaling", "2,1", "--log-dir", "logs", "--patience", "3", script, "2", cwd=tmp_path)
     assert done.returncode == 9, done.stderr
     assert "trained" not in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if line[:5].strip() in ("1", "2")]
@@ -88,10 +85,10 @@ def test_each_size_is_run_and_the_worst_status_counts(tmp_path):
 
 @pytest.mark.world
 @pytest.mark.beside
-def test_the_account_of_a_run(tmp_path):
+def test_the_account_of_a_run(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)
-    done = ddpnb("run", "-n", 2, "--account", script, cwd=tmp_path)
+    done = cli("run", "-n", 2, "--fork", "--account", script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "ddpnb: The ranks" in done.stderr
     assert [line.split()[-1] for line in done.stderr.splitlines() if line.lstrip()[:2] in ("0 ", "1 ")] == ["8", "8"]

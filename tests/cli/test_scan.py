@@ -178,11 +178,9 @@ def test_nothing_but_the_standard_library_is_needed_to_read(project):
 
 @pytest.mark.world
 @pytest.mark.beside
-def test_counts_of_a_run(project):
-    done = subprocess.run(
-        [sys.executable, "-m", "ddpnb", "scan", "--run", "2", "--json", "scan.json", "scripts/train.py", "--", "--x", "1"],
-        capture_output=True, text=True, timeout=90, check=False, env={**os.environ, "PYTHONPATH": str(project)},
-    )  # fmt: skip
+def test_counts_of_a_run(project, cli, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    done = cli("scan", "--run", "2", "--json", "scan.json", "scripts/train.py", "--", "--x", "1", fork=True)
     assert done.returncode == 0, done.stderr
     assert "Counted in a run on 2 ranks (hang):" in done.stdout
     assert "! line 14  barrier  1 by rank 0, 0 by rank 1" in done.stdout
@@ -195,11 +193,8 @@ def test_counts_of_a_run(project):
 
 @pytest.mark.world
 @pytest.mark.beside
-def test_counts_of_a_healthy_run(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "ddpnb", "scan", "--run", "4", str(VICTIMS / "healthy.py"), "--", "other_lines"],
-        capture_output=True, text=True, timeout=90, check=False, cwd=tmp_path,
-    )  # fmt: skip
+def test_counts_of_a_healthy_run(tmp_path, cli):
+    done = cli("scan", "--run", "4", VICTIMS / "healthy.py", "--", "other_lines", cwd=tmp_path, fork=True)
     assert done.returncode == 0, done.stderr
     counted = done.stdout.partition("Counted in a run on 4 ranks (ok):")[2]
     assert "1 by rank 0, 0 by ranks 1, 2 and 3" in counted

@@ -8,51 +8,49 @@ import sys
 
 import pytest
 
-from tests.cli.commands import ddpnb
-
 
 @pytest.mark.parametrize("options", [["-n", "2"], ["-n", "2", "--fork"]])
-def test_a_module_on_two_ranks(options, job):
-    done = ddpnb("run", *options, "-m", "train", "well", cwd=job)
+def test_a_module_on_two_ranks(options, job, cli):
+    done = cli("run", *options, "-m", "train", "well", cwd=job)
     assert (done.returncode, done.stderr, done.stdout.count("total")) == (0, "", 2)
 
 
 @pytest.mark.parametrize("options", [[], ["--fork"]], ids=["new", "fork"])
-def test_an_exception_of_the_only_rank(options, tmp_path):
+def test_an_exception_of_the_only_rank(options, tmp_path, cli):
     (tmp_path / "fails.py").write_text("import torch\n\nraise ValueError('as asked')\n")
-    done = ddpnb("run", "-n", 1, *options, "--json", "v.json", "fails.py", cwd=tmp_path)
+    done = cli("run", "-n", 1, *options, "--json", "v.json", "fails.py", cwd=tmp_path)
     (finding,) = json.loads((tmp_path / "v.json").read_text())["findings"]
     assert (done.returncode, finding["code"], finding["culprits"]) == (1, "DDP312", [0]), done.stderr
     assert "ValueError: as asked" in finding["summary"] and finding["where"][0]["line"] == 3
 
 
 @pytest.mark.parametrize("options", [["--nproc-per-node", "2"], ["--nproc_per_node=2", "--standalone"]])
-def test_torchruns_spellings(options, tmp_path):
+def test_torchruns_spellings(options, tmp_path, cli):
     (tmp_path / "size.py").write_text("import os; print('size', os.environ['WORLD_SIZE'])\n")
-    done = ddpnb("run", *options, "-m", "size", cwd=tmp_path)
+    done = cli("run", *options, "-m", "size", cwd=tmp_path)
     assert (done.returncode, done.stderr, done.stdout.count("size 2")) == (0, "", 2)
 
 
-def test_a_script_that_starts_its_own_ranks(job):
+def test_a_script_that_starts_its_own_ranks(job, cli):
     """They are found below the ranks of the script, which itself makes no group."""
-    done = ddpnb("run", "-n", 1, job / "spawn.py", "well", "fork", cwd=job)
+    done = cli("run", "-n", 1, job / "spawn.py", "well", "fork", cwd=job)
     assert (done.returncode, done.stdout.count("total")) == (0, 2)
 
 
-def test_the_port_of_the_store(tmp_path):
+def test_the_port_of_the_store(tmp_path, cli):
     (tmp_path / "port.py").write_text("import os; print('port', os.environ['MASTER_PORT'])\n")
-    done = ddpnb("run", "-n", 1, "--master_port", "29777", "port.py", cwd=tmp_path)
+    done = cli("run", "-n", 1, "--master_port", "29777", "port.py", cwd=tmp_path)
     assert "port 29777" in done.stdout
 
 
-def test_nothing_says_notebook(tmp_path):
+def test_nothing_says_notebook(tmp_path, cli):
     (tmp_path / "plain.py").write_text(
         "import builtins, os, sys\n"
         "told = [hasattr(sys, 'ps1'), hasattr(builtins, 'get_ipython'), hasattr(builtins, '__IPYTHON__'), 'IPython' in sys.modules,"
         " type(sys.stdout).__name__, [name for name in os.environ if name.startswith(('JPY', 'IPP', 'MPLBACKEND'))], __name__, sys.argv[1:]]\n"
         "print(told)\n"
     )
-    done = ddpnb("run", "-n", 1, "plain.py", "a", cwd=tmp_path)
+    done = cli("run", "-n", 1, "plain.py", "a", cwd=tmp_path)
     plain = subprocess.run(
         [sys.executable, "plain.py", "a"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )

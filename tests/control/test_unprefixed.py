@@ -16,7 +16,7 @@ from ddpnb.cli import main
 from ddpnb.control import unprefixed
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
-from tests.cli.jobs import TORCHRUN, end, wait_for_job, write
+from tests.cli.jobs import STARTS, end, wait_for_job, write
 from tests.reports import dumps
 
 pytestmark = pytest.mark.world
@@ -38,6 +38,16 @@ while True:
 """
 
 
+def hangs(process, job):
+    """What the stacks of a job say, once they say that it hangs; before, the ranks may still begin."""
+    deadline = time.monotonic() + 60
+    while True:
+        recording = unprefixed.read([process.pid, *job.ranks.values()], 1.0)
+        diagnosis = diagnose(recording, 1.0)
+        if diagnosis.outcome == "hang" or time.monotonic() > deadline:
+            return recording, diagnosis
+
+
 @pytest.fixture(scope="module")
 def hung(tmp_path_factory):
     """A launcher of two ranks, of which one sleeps, and the job."""
@@ -49,22 +59,19 @@ def hung(tmp_path_factory):
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{stem}dump_",
     }
     process = subprocess.Popen(
-        [*TORCHRUN, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+        [*STARTS, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     )
     try:
-        yield folder, process, wait_for_job(process)
+        job = wait_for_job(process)
+        hangs(process, job)
+        yield folder, process, job
     finally:
         end(process)
 
 
 def test_stacks_alone(hung):
     _, process, job = hung
-    deadline = time.monotonic() + 60
-    while True:  # the ranks may still begin
-        recording = unprefixed.read([process.pid, *job.ranks.values()], 1.0)
-        diagnosis = diagnose(recording, 1.0)
-        if diagnosis.outcome == "hang" or time.monotonic() > deadline:
-            break
+    recording, diagnosis = hangs(process, job)
     assert recording.report is None
     assert (diagnosis.outcome, diagnosis.findings[0].culprits) == ("hang", (1,))
     with pytest.raises(UsageError, match="there is no process"):

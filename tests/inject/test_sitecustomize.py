@@ -66,6 +66,7 @@ def test_a_folder_that_is_gone_is_no_reason_to_fail(tmp_path):
     assert (done.stdout, done.stderr) == ("runs\n", "")
 
 
+@pytest.mark.full
 def test_torch_is_imported_as_without_ddpnb(tmp_path):
     code = "import torch; print(type(torch.__loader__).__name__, torch.__spec__.name, vars(torch.__loader__).keys())"
     plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
@@ -92,7 +93,10 @@ def test_the_child_of_a_rank_is_no_rank(tmp_path):
     assert done.stdout == "False\n"
 
 
-@pytest.mark.parametrize("form", ["init_method", "arguments", "by name", "device mesh"])
+@pytest.mark.parametrize(
+    "form",
+    ["init_method", "by name", *(pytest.param(one, marks=pytest.mark.full) for one in ("arguments", "device mesh"))],
+)
 def test_a_process_becomes_a_rank_when_it_makes_a_group(form, tmp_path):
     """Neither its name nor its environment tells before that it is one."""
     script = {
@@ -123,6 +127,7 @@ dist.all_reduce(torch.ones(2))
     assert (start / "rank0.status").read_bytes() == b"\0"
 
 
+@pytest.mark.full
 def test_an_invalid_rank_fails_as_without_ddpnb(tmp_path):
     code = "import torch.distributed as dist; dist.init_process_group('gloo', init_method='env://', rank='x', world_size=1)"
     done = python(tmp_path, "-c", code)

@@ -1,6 +1,7 @@
 """Attempts to break ddpnb: ``make torture``, or ``pytest -m torture tests/torture``.
 
-Without ``-m torture`` only the cases run that carry the mark ``world`` too: a cheap slice for ``make test``.
+Without ``-m torture`` only the cases run that carry the mark ``world`` too, and only with ``--full``: a cheap slice for
+``make test-all``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from tests.torture.harness import Command, stop_all
 def pytest_collection_modifyitems(config, items):
     if "torture" in config.option.markexpr:
         return
-    left_out = [item for item in items if item.get_closest_marker("torture") and not item.get_closest_marker("world")]
+    full = config.getoption("--full")
+    left_out = [
+        item for item in items if item.get_closest_marker("torture") and not (full and item.get_closest_marker("world"))
+    ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
 

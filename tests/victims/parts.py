@@ -52,13 +52,6 @@ def dies():
         os._exit(3)
 
 
-def kills():
-    dist.barrier()
-    dies()
-    log()
-    dist.barrier()
-
-
 def prepare():
     state.clear()
 

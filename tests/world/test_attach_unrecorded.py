@@ -1,4 +1,4 @@
-"""Attach to real jobs that were started without ddpnb, by torchrun."""
+"""Attach to real jobs that were started without ddpnb, by torchrun or another launcher."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ import pytest
 import ddpnb
 from ddpnb.cli import main
 from ddpnb.errors import WorldError
+from tests.cli import jobs
 from tests.diagnosis.recordings import Script
 
 pytestmark = pytest.mark.world
@@ -60,11 +60,12 @@ _PATIENCE_S = 3.0
 
 
 @contextmanager
-def job(folder, mode):
+def job(folder, mode, launcher=jobs.STARTS):
     """A job of two ranks that have made their process group; gives the process ID of the launcher."""
+    jobs.write(folder)
     (folder / "train.py").write_text(SCRIPT.text)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("DDPNB_", "PYTEST"))}
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "train.py", mode]
+    command = [*launcher, "train.py", mode]
     with open(folder / "output", "wb") as output:
         process = subprocess.Popen(command, cwd=folder, env=clean, stdout=output, stderr=output, start_new_session=True)
     family = [process.pid]
@@ -90,7 +91,7 @@ def lines(finding):
 
 
 def test_the_command_says_which_rank_is_past_the_call(tmp_path, capsys):
-    with job(tmp_path, "skip") as pid:
+    with job(tmp_path, "skip", jobs.TORCHRUN) as pid:
         assert main(["attach"]) == 0
         listed = capsys.readouterr().out
         (rank,) = [
@@ -146,6 +147,7 @@ def test_the_same_line_in_different_groups(tmp_path):
             panel.stop()
 
 
+@pytest.mark.full
 def test_a_rank_that_ended_before_start_up(tmp_path):
     with job(tmp_path, "early") as pid:
         ranks = {int(psutil.Process(child).environ()["RANK"]): child for child in children(pid)}
@@ -157,7 +159,7 @@ def test_a_rank_that_ended_before_start_up(tmp_path):
             assert attached.diagnosis.exit_codes == {0: None, 1: None}
 
 
-@pytest.mark.parametrize("mode", ["train", "wait"])
+@pytest.mark.parametrize("mode", [pytest.param("train", marks=pytest.mark.full), "wait"])
 def test_a_healthy_job(mode, tmp_path):
     with job(tmp_path, mode) as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:
         assert not attached.run.wait(3 * _PATIENCE_S).done

@@ -1,4 +1,4 @@
-"""``ddpnb.bisect`` on the ranks of a World, each probe with a new process group."""
+"""``ddpnb.bisect`` of functions: on ranks that run one after the other, and on those of a World, each probe with a new group."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import UsageError
+from tests.scripted import ScriptedWorld
 from tests.victims import parts
 
-pytestmark = pytest.mark.world
+
+@pytest.fixture(params=["scripted", pytest.param("live", marks=[pytest.mark.full, pytest.mark.world])])
+def ranks(request):
+    """A World, or a stand-in for one."""
+    return ScriptedWorld(parts) if request.param == "scripted" else request.getfixturevalue("world")
 
 
-def test_the_pair_of_components_that_hangs(world, capsys):
-    bisection = ddpnb.bisect(parts.train, 3, world=world)
+def test_the_pair_of_components_that_hangs(ranks, capsys):
+    bisection = ddpnb.bisect(parts.train, 3, world=ranks)
     assert bisection.minimal == [{"name": "load", "value": ""}, {"name": "evaluate", "value": ""}]
     assert bisection.finding is not None and bisection.finding["waiting"]
     assert len(bisection.trials) < 10
@@ -25,29 +30,37 @@ def test_the_pair_of_components_that_hangs(world, capsys):
     assert "probe 1 of about" in out and "with none of them: works" in out
 
 
-def test_functions_in_order(world):
-    bisection = ddpnb.bisect([parts.load, parts.log, parts.evaluate], world=world, quiet=True)
+@pytest.mark.world
+def test_functions_that_hang_on_live_ranks(world):
+    bisection = ddpnb.bisect([parts.load, parts.evaluate], world=world, quiet=True)
+    assert [one["name"] for one in bisection.minimal] == ["load", "evaluate"]
+    assert bisection.finding is not None and bisection.finding["waiting"] == [0]
+
+
+def test_functions_in_order(ranks):
+    bisection = ddpnb.bisect([parts.load, parts.log, parts.evaluate], world=ranks, quiet=True)
     assert [one["name"] for one in bisection.minimal] == ["load", "evaluate"]
 
 
-def test_the_first_function_of_a_list_with_which_it_fails(world):
+def test_the_first_function_of_a_list_with_which_it_fails(ranks):
     functions = [parts.prepare, parts.fit, parts.load, parts.fit, parts.report, parts.fit]
-    bisection = ddpnb.bisect(functions, world=world, in_order=True, quiet=True)
+    bisection = ddpnb.bisect(functions, world=ranks, in_order=True, quiet=True)
     result = bisection.to_json()
     assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", "report", "fit #2")
     assert result["finding"]["where"] and len(bisection.trials) <= 4 + 3  # the ends, two confirmations, log2(6)
 
 
+@pytest.mark.world
 def test_a_probe_that_kills_a_rank(world):
     before = world.pids()
-    bisection = ddpnb.bisect(parts.kills, world=world, quiet=True)
+    bisection = ddpnb.bisect([parts.dies], world=world, quiet=True)
     assert [one["name"] for one in bisection.minimal] == ["dies"]
-    assert bisection.trials[-1].answer == "good"  # on a rank that was replaced
+    assert [trial.answer for trial in bisection.trials[:2]] == ["bad", "good"]  # the second on a rank that was replaced
     assert world.pids()[0] == before[0] and world.pids()[1] != before[1]
 
 
-def test_step_by_step_with_undo(world):
-    bisection = ddpnb.bisect(parts.train, 2, world=world, run=False, quiet=True)
+def test_step_by_step_with_undo(ranks):
+    bisection = ddpnb.bisect(parts.train, 2, world=ranks, run=False, quiet=True)
     assert "0 probes done" in repr(bisection)
     first = bisection.step()
     assert first is not None and first.answer == "bad"
@@ -73,9 +86,9 @@ def test_step_by_step_with_undo(world):
         (3, {}, "takes a script, a launch command or functions"),
     ],
 )
-def test_what_makes_no_sense_is_refused(world, target, more, said):
+def test_what_makes_no_sense_is_refused(target, more, said):
     with pytest.raises(UsageError, match=said):
-        ddpnb.bisect(target, world=world, **more)
+        ddpnb.bisect(target, world=ScriptedWorld(parts), **more)
 
 
 def test_functions_need_a_world():

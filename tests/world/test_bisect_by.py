@@ -5,16 +5,17 @@ from __future__ import annotations
 import pytest
 
 import ddpnb
+from ddpnb import world_probes
 from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
 from tests.conftest import VICTIMS, marked_lines
+from tests.scripted import ScriptedWorld
 from tests.victims import apart
-
-pytestmark = pytest.mark.world
 
 SCRIPT = VICTIMS / "apart.py"
 
 
+@pytest.mark.world
 def test_a_step_that_was_looked_at(world, capsys):
     bisection = ddpnb.bisect(apart.train, 5, 9, world=world, by="steps")
     result = bisection.to_json()
@@ -26,6 +27,8 @@ def test_a_step_that_was_looked_at(world, capsys):
     assert "probe 1: optimizer step 5: fails" in capsys.readouterr().out
 
 
+@pytest.mark.full
+@pytest.mark.world
 def test_a_step_that_only_a_second_run_looks_at(world):
     bisection = ddpnb.bisect(apart.train, 487, 600, world=world, by="steps", quiet=True, run=False)
     assert bisection.step().answer == "bad"
@@ -40,6 +43,8 @@ def test_a_step_that_only_a_second_run_looks_at(world):
         assert bisection.left == 1 and bisection.result is None
 
 
+@pytest.mark.full
+@pytest.mark.world
 def test_a_script_and_its_recording(tmp_path):
     run = {"n": 2, "fork": True, "quiet": True}
     bisection = ddpnb.bisect(SCRIPT, 4, 6, by="steps", **run)
@@ -48,6 +53,8 @@ def test_a_script_and_its_recording(tmp_path):
     assert ddpnb.bisect(SCRIPT, 99, 6, by="steps", **run).result.outcome == "nothing fails"
 
 
+@pytest.mark.full
+@pytest.mark.world
 def test_a_recording(world, tmp_path):
     run = world.run(apart.train, 5, 9, stream=None).wait(60)
     run.recording.save(tmp_path / "apart.ddpnb")
@@ -55,6 +62,7 @@ def test_a_recording(world, tmp_path):
     assert (bisection.result.first_bad, bisection.result.last_good) == (5, 4)
 
 
+@pytest.mark.world
 def test_the_checkpoints_between_which_it_hangs(world):
     bisection = ddpnb.bisect(apart.leaves_early, world=world, by="checkpoints", quiet=True)
     result = bisection.to_json()
@@ -63,18 +71,24 @@ def test_the_checkpoints_between_which_it_hangs(world):
     assert "passed checkpoint 2 (reduced) last" in str(bisection)
 
 
+@pytest.mark.full
+@pytest.mark.world
 def test_the_checkpoints_between_which_replicas_part(world):
     bisection = ddpnb.bisect(apart.train, 5, 9, world=world, by="checkpoints", quiet=True)
     assert (bisection.result.last_good, bisection.result.first_bad) == ("two more #3", "two more #4"), str(bisection)
     assert len(bisection.trials) == 1 and bisection.pair == [0, 1]
 
 
+SEPARATE = [["rank 0", "one rank alone"], ["rank 1"], ["rank 2"], ["rank 3"]]
+
+
+@pytest.mark.world
 @pytest.mark.parametrize(
     ("function", "module", "before", "sides"),
     [
         (apart.scaled, "1 (Scaled)", "0 (Linear)", [["rank 0"], ["one rank alone"]]),
-        (apart.noisy, "1 (Noisy)", "0 (Linear)", [["rank 0", "one rank alone"], ["rank 1"], ["rank 2"], ["rank 3"]]),
-        (apart.sound, None, None, None),
+        pytest.param(apart.noisy, "1 (Noisy)", "0 (Linear)", SEPARATE, marks=pytest.mark.full),
+        pytest.param(apart.sound, None, None, None, marks=pytest.mark.full),
     ],
 )
 def test_the_first_module_whose_output_differs(world, function, module, before, sides):
@@ -85,12 +99,22 @@ def test_the_first_module_whose_output_differs(world, function, module, before, 
     assert result["outcome"] == ("found" if module else "nothing fails")
 
 
-def test_the_smallest_world_that_fails(world):
-    bisection = ddpnb.bisect(apart.with_three, world=world, by="ranks", quiet=True)
+@pytest.fixture(params=["scripted", pytest.param("live", marks=[pytest.mark.full, pytest.mark.world])])
+def ranks(request, monkeypatch):
+    """A World, or a stand-in for one, which those that are launched are too."""
+    if request.param == "live":
+        return request.getfixturevalue("world")
+    monkeypatch.setattr(world_probes, "launch", lambda size, **_: ScriptedWorld(apart, size))
+    return ScriptedWorld(apart)
+
+
+@pytest.mark.timeout(300)
+def test_the_smallest_world_that_fails(ranks):
+    bisection = ddpnb.bisect(apart.with_three, world=ranks, by="ranks", quiet=True)
     result = bisection.to_json()
     assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", 3, 2), str(bisection)
     assert [trial.probe.at for trial in bisection.trials] == [4, 1, 2, 3, 3, 2]
-    assert not world.closed and world.size == 4
+    assert not ranks.closed and ranks.size == 4
 
 
 @pytest.mark.parametrize(
@@ -104,9 +128,9 @@ def test_the_smallest_world_that_fails(world):
         (SCRIPT, {"by": "steps", "vary": ["amp"]}, "no other search"),
     ],
 )
-def test_what_makes_no_sense_is_refused(world, target, more, said):
+def test_what_makes_no_sense_is_refused(target, more, said):
     with pytest.raises(UsageError, match=said):
-        ddpnb.bisect(target, world=world, **more)
+        ddpnb.bisect(target, world=ScriptedWorld(apart), **more)
 
 
 def test_functions_need_a_world():

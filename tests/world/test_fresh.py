@@ -41,6 +41,7 @@ def test_a_hang_in_fresh_processes_is_inspected_and_released(world, victims):
     assert not any(map(alive, fresh))
 
 
+@pytest.mark.full
 def test_restart_ends_fresh_processes_and_no_others(world, victims):
     own = world.pids()
     world.run(victims / "missing.py", "early_return", fresh=True, stream=None).wait(60)
@@ -50,6 +51,7 @@ def test_restart_ends_fresh_processes_and_no_others(world, victims):
     assert not any(map(alive, fresh))
 
 
+@pytest.mark.full
 def test_faults_and_holds_that_were_armed_before(world, victims):
     world.inject("raise", ranks=1, seq=2)
     holding = world.hold(seq=1, ranks=0)

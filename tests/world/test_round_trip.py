@@ -14,6 +14,7 @@ from ddpnb.diagnosis.hangs.rank_state import RankState, standings
 from tests.reports import real
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(180)]
+by_report = pytest.mark.parametrize("report", real.REPORTS, ids=lambda report: report.name)
 TIMEOUT_S = 5
 MAKE = real.generator()
 
@@ -45,7 +46,27 @@ def program(script):
     return re.sub(r"timedelta\(seconds=\d+\)", "timedelta()", text[text.index("import os") :])
 
 
-@pytest.mark.parametrize("report", real.REPORTS, ids=lambda report: report.name)
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param(
+            report, id=report.name, marks=[pytest.mark.full] if report.name == "stacks" else []
+        )  # of three ranks
+        for report in real.REPORTS
+    ],
+)
+def test_the_report_of_an_earlier_run_on_live_ranks(report, tmp_path, world):
+    recording = ddpnb.load(real.FOLDER / report.name)
+    script = tmp_path / "repro.py"
+    ranks = ddpnb.export(recording, script, timeout=TIMEOUT_S)
+    with ddpnb.reenact(recording, world if ranks == world.size else None) as reenactment:
+        assert reenactment.same, str(reenactment)
+        assert (reenactment.finding.code, reenactment.finding.culprits) == (report.code, report.culprits)
+        assert program(Path(reenactment.script)) == program(script)
+
+
+@pytest.mark.full
+@by_report
 def test_round_trip(report, tmp_path, world):
     MAKE.REPORTS[report.name](tmp_path)
     recording = ddpnb.load(tmp_path / report.name)

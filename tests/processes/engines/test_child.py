@@ -62,6 +62,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
         assert {"in fork", "in spawn", "in forkserver", "fork 0", "spawn 0", "forkserver 0"} == set(lines[1:])
 
 
+@pytest.mark.full
 def test_an_empty_entry_of_the_python_path_is_the_scripts_alone(tmp_path, monkeypatch):
     """``PYTHONPATH=$PYTHONPATH:/x`` where it was unset: Python takes the working directory for it."""
     for name in PLANTED:
@@ -79,7 +80,7 @@ def test_an_empty_entry_of_the_python_path_is_the_scripts_alone(tmp_path, monkey
         assert (run.outcome, run.log(0).strip()) == ("ok", f"5 1 {tmp_path}/other"), run.log(0)
 
 
-@pytest.mark.parametrize("who", ["controller", "engine"])
+@pytest.mark.parametrize("who", [pytest.param("controller", marks=pytest.mark.full), "engine"])
 def test_a_launch_error_shows_the_log_of_who_died_at_an_import(tmp_path, monkeypatch, who):
     name = {"controller": "ipyparallel.controller", "engine": "ipyparallel.engine"}[who]
     (tmp_path / "sitecustomize.py").write_text(

@@ -40,7 +40,7 @@ with ddpnb.launch(2, backend="gloo", quiet=True) as world:
 @pytest.fixture
 def begun(monkeypatch):
     """The processes that are started early; none is left at the end, nor a thread."""
-    processes, start, threads = [], starter.start, threading.active_count()
+    processes, start, threads = [], starter.start, set(threading.enumerate())
 
     def noted(*args):
         processes.append(start(*args))
@@ -51,19 +51,20 @@ def begun(monkeypatch):
     end = time.monotonic() + WITHIN_S
     while (left := [one.pid for one in processes if alive(one.pid)]) and time.monotonic() < end:
         time.sleep(0.02)
-    assert not left and threading.active_count() == threads
+    assert not left and set(threading.enumerate()) <= threads
 
 
 def launch(**more):
     return ddpnb.launch(2, backend="gloo", quiet=True, **more)
 
 
+@pytest.mark.full
 def test_ranks_are_started_first_and_numpy_is_not_needed():
     done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, timeout=90, check=True)
     assert done.stdout.strip() == "[[], []] ok False", done.stderr
 
 
-@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("fork", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_what_cannot_be_imported_leaves_nothing_behind(place, begun, monkeypatch, fork):
     monkeypatch.setitem(sys.modules, "ddpnb.world", None)
     with pytest.raises(ImportError, match="ddpnb.world"):
@@ -71,7 +72,7 @@ def test_what_cannot_be_imported_leaves_nothing_behind(place, begun, monkeypatch
     assert os.listdir(place) == []
 
 
-@pytest.mark.parametrize("fork", [False, True])
+@pytest.mark.parametrize("fork", [pytest.param(False, marks=pytest.mark.full), True])
 def test_an_interrupt_meanwhile_comes_when_the_world_can_be_closed(place, begun, monkeypatch, fork):
     made = []
 
@@ -120,6 +121,7 @@ def test_a_thread_that_is_ended_at_once_has_ended_what_it_was_to_start(begun, tm
         assert one.closed
 
 
+@pytest.mark.full
 def test_a_restarted_rank_has_a_process_of_its_own(begun):
     with launch() as world:
         first = world.pids()

@@ -158,7 +158,7 @@ def test_a_hang_is_diagnosed_and_released(forked):
     assert forked.run(facts, stream=None).wait(60).outcome == "ok"
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV"])
+@pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGSEGV", marks=pytest.mark.full)])
 def test_how_a_rank_ended_is_known_and_one_can_be_replaced(forked, monkeypatch, name):
     """What it has forked ends with it; a new rank gets the environment and the directory of today."""
     copies = forked.run(copies_itself, stream=None).wait(60).results
@@ -204,6 +204,7 @@ def test_nothing_is_left_where_the_launcher_is_killed():
     assert until(lambda: not any(map(alive, pids)))
 
 
+@pytest.mark.full
 def test_new_interpreters_where_an_import_has_started_a_thread(tmp_path, monkeypatch, capsys):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys, threading, time\n"
@@ -217,6 +218,7 @@ def test_new_interpreters_where_an_import_has_started_a_thread(tmp_path, monkeyp
         assert found["parent"] == os.getpid() and world._ranks.processes._cluster.forks is None
 
 
+@pytest.mark.full
 def test_a_launch_error_shows_the_log_of_the_process_that_forks(tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\nif 'forks' in sys.argv:\n    sys.modules['ipyparallel.engine'] = None\n"

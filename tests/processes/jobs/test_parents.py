@@ -18,10 +18,8 @@ from ddpnb.bisection.varied import Trying
 from ddpnb.control.probing import Job, Prober
 from ddpnb.processes.jobs import parents
 from ddpnb.processes.jobs.injection import injected
-from ddpnb.processes.jobs.parents import Parents
+from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
 from tests.conftest import alive
-
-pytestmark = pytest.mark.world
 
 WITHIN_S = 30.0
 SCRIPT = """
@@ -75,15 +73,43 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def prober(folder):
-    """One with two forked ranks; nothing of it is left at the end."""
+@pytest.fixture(scope="module", autouse=True)
+def of_all_tests():
+    """The name of the test is no reason to import torch again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parents, "_OF_A_RUN", parents._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        yield
+
+
+def forking():
+    """A prober with two forked ranks; nothing of it is left at the end."""
+    threads, others = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
     made = Prober(Job(size=2, fork=True, backend="gloo", patience=3.0))
     yield made
-    processes = psutil.Process().children(recursive=True)
+    processes = set(psutil.Process().children(recursive=True)) - others
     made._parents.close()
     assert not [process for process in processes if alive(process.pid)]
-    assert until(lambda: not [one for one in threading.enumerate() if one.name.startswith("ddpnb parents")])
+    assert until(
+        lambda: not [one for one in set(threading.enumerate()) - threads if one.name.startswith("ddpnb parents")]
+    )
+
+
+@pytest.fixture(scope="module")
+def shared():
+    yield from forking()
+
+
+@pytest.fixture
+def prober(shared, folder):
+    """The same for many tests."""
+    shared.directory = str(folder)
+    return shared
+
+
+@pytest.fixture
+def own(folder):
+    """One for this test."""
+    yield from forking()
 
 
 def until(condition):
@@ -102,6 +128,7 @@ def run(prober, *arguments, **environment):
     return ran, [json.loads(Path(f"{arguments[0]}.{rank}.json").read_text()) for rank in (0, 1)]
 
 
+@pytest.mark.world
 def test_each_probe_begins_in_the_same_state(prober, folder):
     ran, first = run(prober, "a")
     assert ran.ran and not ran.failures, ran
@@ -122,16 +149,19 @@ def test_each_probe_begins_in_the_same_state(prober, folder):
     assert len(set(randoms)) == 6 and len({one["pid"] for found in (first, failed, last) for one in found}) == 6
 
 
-def test_another_environment_is_not_shared(prober, monkeypatch):
-    assert run(prober, "a", MARK="1")[1][0]["mark"] == "1"
-    assert run(prober, "b", MARK="2")[1][1]["mark"] == "2"
-    assert run(prober, "c", MARK="1")[1][1]["mark"] == "1"
-    kept = sources(prober)
+@pytest.mark.world
+@pytest.mark.full
+def test_another_environment_is_not_shared(own):
+    assert run(own, "a", MARK="1", OMP_NUM_THREADS="2")[1][0]["mark"] == "1"
+    assert run(own, "b", MARK="2")[1][1]["mark"] == "2"
+    assert run(own, "c", MARK="1", OMP_NUM_THREADS="2")[1][1]["threads"][0] == "2"
+    kept = sources(own)
     assert len(kept) == 2
-    assert run(prober, "d", MARK="3")[1][0]["mark"] == "3"
-    assert len(sources(prober)) == 2 and not alive(kept[0]) and alive(kept[1])  # the one that was used last
+    assert run(own, "d", MARK="3")[1][0]["mark"] == "3"
+    assert len(sources(own)) == 2 and not alive(kept[0]) and alive(kept[1])  # the one that was used last
 
 
+@pytest.mark.world
 def test_a_probe_whose_parent_dies_fails_and_the_next_one_does_not(prober):
     ran, _ = run(prober, "a", "parent dies")
     assert ran.ran and ran.failures
@@ -139,6 +169,8 @@ def test_a_probe_whose_parent_dies_fails_and_the_next_one_does_not(prober):
     assert ran.ran and not ran.failures and len(sources(prober)) == 1
 
 
+@pytest.mark.world
+@pytest.mark.full
 def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, folder):
     """It says nothing of the program."""
     answers = []
@@ -153,6 +185,7 @@ def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, fo
     assert source not in sources(prober)
 
 
+@pytest.mark.world
 def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
     ran = prober.run(Trying(("orphan.py",)))
     assert ran.ran
@@ -160,14 +193,18 @@ def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
     assert until(lambda: not any(map(alive, orphans)))
 
 
-def test_it_ends_when_it_is_not_used(prober, monkeypatch):
+@pytest.mark.world
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
     monkeypatch.setattr(parents, "_IDLE_S", 0.5)
-    run(prober, "a")
-    (source,) = sources(prober)
+    run(own, "a")
+    (source,) = sources(own)
     assert until(lambda: not alive(source))
-    assert run(prober, "b")[0].ran and sources(prober) != [source]
+    if again:
+        assert run(own, "b")[0].ran and sources(own) != [source]
 
 
+@pytest.mark.world
 def test_it_dies_with_the_process_that_probes(folder):
     text = (
         "import os, time\n"
@@ -188,25 +225,87 @@ def test_it_dies_with_the_process_that_probes(folder):
     assert until(lambda: not alive(source))
 
 
+class Source:
+    """Stands in for a process that has torch."""
+
+    def __init__(self, environment, directory):
+        self.environment, self.directory = environment, directory
+        self.is_idle, self.ends, self.closed = True, False, False
+
+    def fork(self, order):
+        return None if self.ends else Parent(7)
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def start(monkeypatch):
+    """Starts a parent with these variables in a folder; gives what forked it."""
+    monkeypatch.setattr(parents, "_Source", Source)
+    made = Parents()
+
+    def begin(directory="/work", **environment):
+        made.start("order.json", environment, directory, "log")
+        return list(made._sources.values())[-1]
+
+    yield begin
+    left = list(made._sources.values())
+    made.close()
+    assert all(source.closed for source in left)
+
+
+def test_which_runs_share_a_process(start):
+    first = start(MARK="1", RANK="0", WORLD_SIZE="2", MASTER_PORT="1", DDPNB_FOLDER="a")
+    assert start("/elsewhere", MARK="1", RANK="1", WORLD_SIZE="3", MASTER_PORT="2", DDPNB_FOLDER="b") is first
+    assert first.environment == {"MARK": "1"} and first.directory == "/"
+    second = start(MARK="2")
+    assert second is not first and start(MARK="1") is first
+    third = start(MARK="3")
+    assert (second.closed, first.closed) == (True, False)  # that was not used for longest
+    first.is_idle = third.is_idle = False  # they have ranks that run
+    assert start(MARK="4") not in (first, third) and not first.closed and not third.closed
+
+
+def test_a_relative_entry_of_the_python_path_is_that_of_its_folder(start):
+    first, second = (start(folder, PYTHONPATH="/opt/mine:src") for folder in ("/one", "/two"))
+    assert (first.directory, second.directory) == ("/one", "/two") and first is not second
+    assert start("/one", PYTHONPATH="/opt/mine") is start("/two", PYTHONPATH="/opt/mine")
+
+
+def test_a_process_that_has_ended_is_replaced(start):
+    first = start()
+    first.ends = True
+    assert start() is not first and first.closed
+
+
+def test_where_none_can_fork_it_is_said(start, monkeypatch):
+    monkeypatch.setattr(Source, "fork", lambda *_: None)
+    with pytest.raises(NoParent, match="ended"):
+        start()
+
+
+@pytest.mark.world
+@pytest.mark.full
 def test_relative_entries_of_the_python_path_are_not_shared_between_folders(folder, tmp_path):
     """A commit is checked out in a folder of its own: what it has there is not imported for another one."""
-    shared = Parents()
+    forks = Parents()
     order = {"folder": str(tmp_path), "script": "none.py", "arguments": [], "module": False, "ranks": {}}
     (tmp_path / "order.json").write_text(json.dumps(order))
     (tmp_path / "other").mkdir()
 
     def start(directory, **more):
         environment = injected({**os.environ, **more}, str(tmp_path), "raise")
-        parent = shared.start(str(tmp_path / "order.json"), environment, str(directory), str(tmp_path / "log"))
+        parent = forks.start(str(tmp_path / "order.json"), environment, str(directory), str(tmp_path / "log"))
         assert until(lambda: parent.poll() is not None) and parent.poll() == 0, (tmp_path / "log").read_text()
 
     try:
         for directory in (tmp_path, tmp_path / "other"):
             start(directory, PYTHONPATH=f"/opt/mine{os.pathsep}src")
-        assert {source._process.args[0] for source in shared._sources.values()} == {sys.executable}
-        assert [place for place, _ in shared._sources] == [str(tmp_path), str(tmp_path / "other")]
+        assert {source._process.args[0] for source in forks._sources.values()} == {sys.executable}
+        assert [place for place, _ in forks._sources] == [str(tmp_path), str(tmp_path / "other")]
         for directory in (tmp_path, tmp_path / "other"):
             start(directory, PYTHONPATH="/opt/mine")
-        assert [place for place, _ in shared._sources] == [str(tmp_path / "other"), "/"]
+        assert [place for place, _ in forks._sources] == [str(tmp_path / "other"), "/"]
     finally:
-        shared.close()
+        forks.close()
