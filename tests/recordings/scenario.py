@@ -30,7 +30,7 @@ LIVE = frozenset(
         "victims/missing-early_return", "victims/mismatch-shape", "victims/groups-crossed", "victims/p2p-never_sent",
         "victims/training-uneven", "victims/training-killed", "victims/elsewhere-lock",
         "pitfalls/set-epoch-forgotten", "pitfalls/no-distributed-sampler-fixed", "faults/skip collectives all_reduce 7",
-        "faults/scaled gradient training", "healthy/straggler", "data/no_sampler", "before_init/locked",
+        "faults/scaled gradient training", "healthy/slow_rank", "data/no_sampler", "before_init/file_lock",
         "ties/rate_by_rank-1", "remedies/branch_of_one_rank",
     }
 )  # fmt: skip

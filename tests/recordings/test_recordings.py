@@ -63,7 +63,7 @@ def test_nothing_of_the_machine_is_in_a_portable_recording(tmp_path):
     recording = portable(given, tmp_path)
     assert recording.ranks[1].output == "/env/bin/python wrote /run/a.txt to 127.0.0.1:29500 at 0x7f"
     assert list(recording.sources) == ["/project/tests/train.py"]
-    assert {record.pid for record in recording.ranks.values()} == {1001, 1002}
+    assert all(1000 < record.pid < 1010 for record in recording.ranks.values())
     assert min(call.entered_ns for record in recording.ranks.values() for call in record.calls) >= 1_000_000_000
     findings, before = diagnose(recording).findings, diagnose(given).findings
     assert [(one.code, one.culprits, one.certainty) for one in findings] == [
