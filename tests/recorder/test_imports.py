@@ -33,10 +33,11 @@ NOTEBOOK = [
 ABSENT = """
 import importlib, sys
 from importlib.machinery import PathFinder
-class WithoutThem:
-    def find_spec(self, name, path=None, target=None):
-        return None if name.split(".")[0] in {forbidden!r} else PathFinder.find_spec(name, path, target)
-sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutThem()
+class WithoutThem(PathFinder):  # finds distributions too: since 2.14 torch has its backends from their entry points
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.split(".")[0] in {forbidden!r} else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = WithoutThem
 for module in {modules!r}:
     importlib.import_module(module)
 """
