@@ -9,13 +9,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import psutil
 
+import ddpnb as package
 from ddpnb.cli import main
 from tests.conftest import alive
 
 DDPNB = [sys.executable, "-m", "ddpnb"]
+_begun: list[subprocess.Popen[str]] = []
 
 
 def ddpnb(*args, cwd=None, timeout=60, **more):
@@ -33,16 +36,42 @@ def refused(*args) -> int:
 
 
 def begin(*args, cwd=None, output=subprocess.DEVNULL):
-    """Start it as a person does, whose terminal ignores no signal: a shell's job in the background would ignore SIGINT."""
+    """Start it as a person does, whose terminal ignores no signal: a shell's job in the background would ignore SIGINT.
+
+    It is ended with the test (``end_begun``).
+    """
 
     def usual():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
 
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [*DDPNB, *map(str, args)], stdout=output, stderr=subprocess.PIPE, text=True, cwd=cwd,
         preexec_fn=usual,  # noqa: PLW1509
     )  # fmt: skip
+    _begun.append(process)
+    return process
+
+
+def end_begun():
+    """End what a test that failed has left running, with all its ranks: later tests would find them."""
+    while _begun:
+        process = _begun.pop()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def assert_no_own_frames(text):
+    """No line of a traceback is in the package; the environment may lie in a folder of the same name."""
+    assert f"{Path(package.__file__).parent}{os.sep}" not in text, text
 
 
 def family(process):

@@ -9,7 +9,7 @@ import time
 import psutil
 
 from ddpnb.processes.jobs.search import all_jobs
-from tests.cli.commands import ddpnb
+from tests.cli.commands import assert_no_own_frames, ddpnb
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
 _STEPS = """
@@ -69,19 +69,20 @@ def run(job, *command, options=()):
     """Run the command of a job to its end; what it printed, and the diagnosis as JSON."""
     done = ddpnb("run", *options, "--json", "v.json", "--", *command, cwd=job, timeout=100)
     path = job / "v.json"
-    assert "ddpnb/" not in done.stderr.replace(str(job), ""), done.stderr
+    assert_no_own_frames(done.stderr)
     return done, json.loads(path.read_text()) if path.exists() else None
 
 
 def wait_for_job(process):
     """The job below this process, once both ranks are there."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
         below = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
         for found in all_jobs():
             if len(found.ranks) == 2 and below >= {*found.ranks.values()}:
                 return found
         time.sleep(0.1)
+    process.kill()  # else its output has no end
     raise AssertionError(process.stderr.read())
 
 

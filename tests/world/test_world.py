@@ -15,6 +15,7 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import CannotWrite, DdpnbError, DeviceError, LaunchError, ScriptNotFound, UsageError, WorldError
+from tests.cli.commands import assert_no_own_frames
 from tests.conftest import alive
 
 pytestmark = pytest.mark.world
@@ -98,7 +99,7 @@ def test_exceptions_come_with_the_users_frames(world, tmp_path):
     ending = run.endings[0]
     assert (run.outcome, run.exit_status) == ("crash", 1)
     assert [os.path.basename(frame.file) for frame in ending.frames] == ["train.py", "model.py"]
-    assert "ddpnb" not in ending.traceback
+    assert_no_own_frames(ending.traceback)
     assert run.diagnosis.errors[0].culprits == (0, 1, 2, 3)
 
 

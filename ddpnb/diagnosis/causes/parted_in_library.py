@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages(?=/)")
 _OWN = ("/torch/", "/ddpnb/")
 _SHOWN = 4
 
@@ -60,5 +62,10 @@ def _library_frames(frames: tuple[Frame, ...]) -> list[Site]:
     """Those of libraries other than torch that the innermost line of the user's called."""
     last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)
     called = list(frames[last + 1 :])
-    own = (number for number, frame in enumerate(called) if any(part in frame.file for part in _OWN))
+    own = (number for number, frame in enumerate(called) if _is_own(frame.file))
     return [frame.site for frame in called[: next(own, len(called))]]
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is of torch or of ddpnb; the environment of a library may lie in a folder of that name."""
+    return any(part in _INSTALLED.sub("", file, count=1) for part in _OWN)

@@ -41,6 +41,14 @@ def test_a_rank_that_left_the_loop_of_a_library(world):
     assert f"Rank {world - 1}: {TRAINER}:44 in run_epoch()." in found.evidence
 
 
+@pytest.mark.parametrize("folder", ["ddpnb", "torch"])
+def test_an_environment_in_a_folder_that_is_called_as_a_package(folder):
+    trainer = f"/home/me/{folder}/.venv/lib/python3.13/site-packages/trainer/trainer.py"
+    ways = [[library(frame.line, frame.function, trainer) for frame in way] for way in (ON, OUT)]
+    found = first(trains(0, 2, *ways[0], dtype="int64"), trains(1, 2, *ways[1], dtype="float32"))
+    assert f"rank 1 is in save_state(), called by run_epoch() inside {FIT}" in found.summary
+
+
 @pytest.mark.parametrize(
     "other",
     [
