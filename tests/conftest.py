@@ -55,6 +55,15 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path not in slow)  # stable: the files stay in one piece
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """What is missing here is said once, however many tests are skipped for it."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(Path(__file__).parent), None, report.longrepr[2])
+    return report
+
+
 def skip_without_gpus(items):
     """Skip what needs more GPUs than there are, and say so: ``make gpu`` runs it, or fails where there is none."""
     wanted = [

@@ -76,7 +76,7 @@ def public_python(folder):
     """An interpreter with the packages of this one that other users can run: this one may lie in a private folder."""
     base, copied, environment = Path(sys.base_prefix), folder / "python", folder / "environment"
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    left_out = shutil.ignore_patterns("site-packages", "test", "__pycache__")
+    left_out = shutil.ignore_patterns("site-packages", "test")
     shutil.copytree(base / "lib", copied / "lib", symlinks=True, ignore=left_out)
     (copied / "bin").mkdir()
     shutil.copy2(base / "bin" / name, copied / "bin" / name)
