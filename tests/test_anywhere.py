@@ -133,6 +133,7 @@ class TestGreen:
     @pytest.mark.parametrize("home", ["missing", "read-only"])
     def test_as_another_user(self, clone, folder, public_python, home):
         python, variables = public_python
+        subprocess.run(["chown", "-R", "65534", clone], check=True)
         place = folder / home
         if home == "read-only":
             place.mkdir()
