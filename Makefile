@@ -37,17 +37,20 @@ lint: $(VENV)/.tested
 check: lint
 	$(BIN)/pyright
 
+# A browser and the network of simulated hosts are for some tests only: without them these are skipped. The log says why.
+APT = apt-get -o Acquire::Retries=0 update -qq && apt-get install -y -qq --no-install-recommends
+OPTIONAL = >$(VENV)/$@.log 2>&1 || echo "ddpnb: no $(1) here, and none could be installed ($(VENV)/$@.log says why): tests that need it are skipped"
+
 # The browser for the tests: the Debian package if we may install it, otherwise that of Playwright.
 browser: $(VENV)/.tested
-	@command -v chromium >/dev/null || \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; \
-	else $(BIN)/playwright install chromium; fi
+	@command -v chromium >/dev/null || { \
+	{ [ "$$(id -u)" = 0 ] && command -v apt-get && $(APT) chromium; } || $(BIN)/playwright install chromium; \
+	} $(call OPTIONAL,browser)
 
 # What makes the network of simulated hosts, which need root: other users skip these tests.
-network:
+network: $(VENV)/.tested
 	@command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
-	{ apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2; }
+	{ $(APT) iproute2; } $(call OPTIONAL,command ip (iproute2))
 
 # What the examples of docs/hosts.md need beside it. Where systemd runs, an SSH server would start at once: install it yourself.
 cluster: network

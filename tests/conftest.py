@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 
 import ddpnb
@@ -22,6 +23,8 @@ from ddpnb.processes.jobs import parents as parents_module
 from ddpnb.processes.jobs.parents import Parents
 from tests.forked import programs
 
+# Before torch is imported: on a busy machine its threads spin in wait for each other, and a step takes 300 ms.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
 
@@ -54,8 +57,20 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+    for item in items:
+        if item.get_closest_marker("browser"):
+            item.fixturenames.insert(0, "chromium")  # first of all: where it is missing, nothing is started in vain
     slow = {item.path for item in items if item.get_closest_marker("world") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in slow)  # stable: the files stay in one piece
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport():
+    """What is missing here is said once, however many tests are skipped for it."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(Path(__file__).parent), None, report.longrepr[2])
+    return report
 
 
 def skip_without_gpus(items):
@@ -155,7 +170,10 @@ def cli(parents, monkeypatch, capfd):
 def chromium():
     """One browser for all tests: Playwright drives no second one in the same thread."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        try:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        except PlaywrightError:
+            pytest.skip("tests in a browser: neither chromium nor Playwright's starts (make browser installs one)")
         yield browser
         browser.close()
 
@@ -183,4 +201,3 @@ def alive(pid: int) -> bool:
 def _own_environment(monkeypatch):
     for name in ("DDP_BACKEND", "RANK", "WORLD_SIZE", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")

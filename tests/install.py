@@ -2,6 +2,8 @@
 
 pip prints hundreds of lines, or with ``-q`` none for minutes. This prints the large downloads, the steps, and every ten
 seconds which one is still going on. Standard library only: it runs before anything is installed.
+
+Where pip fails, as without a network, and all that the project needs is there already, that is enough.
 """
 
 from __future__ import annotations
@@ -12,10 +14,15 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
 STILL_S = 10.0  # without a line, what is going on is said again
 LARGE_MB = 5.0
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 _DOWNLOAD = re.compile(
     r"\s+Downloading (?:\S*/)?(\S+?)(?:-py[23]\S*|-cp\d\S*|-none\S*)?(?:\.whl|\.tar\.gz)\S* \(([\d.]+) (kB|MB|GB)\)"
 )
@@ -66,10 +73,37 @@ def main(command: list[str]) -> int:
                 told = steps.read(line) if line is not None else f"still {steps.step}"
                 if told is not None:
                     say(told)
-            return pip.wait()
+            status = pip.wait()
         except KeyboardInterrupt:  # pip has it too, from the terminal
             pip.wait()
             return 130
+    extras = [extra for group in re.findall(r"\[(.*?)\]", command[-1]) for extra in group.split(",")]
+    if status and not lacking(PROJECT, extras):
+        say("pip failed (above), but the packages that are there are those that are needed: going on with them")
+        return 0
+    return status
+
+
+def lacking(project: Path, extras: list[str]) -> list[str]:
+    """What of the project's requirements is not installed in this environment."""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:
+        return ["packaging"]
+    declared = tomllib.loads(project.read_text())["project"]
+    texts = [declared["name"], *declared["dependencies"]]
+    for extra in extras:
+        texts += declared["optional-dependencies"][extra]
+    return [text for text in texts if not _installed(Requirement(text))]
+
+
+def _installed(needed: Any) -> bool:
+    if needed.marker is not None and not needed.marker.evaluate():
+        return True
+    try:
+        return needed.specifier.contains(version(needed.name), prereleases=True)
+    except PackageNotFoundError:
+        return False
 
 
 def _lines(pip: subprocess.Popen[str]) -> Iterator[str | None]:

@@ -156,10 +156,36 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+def project(folder, needed, extra="pytest"):
+    path = folder / "pyproject.toml"
+    path.write_text(f"""[project]
+name = "pytest"
+dependencies = ["{needed}"]
+optional-dependencies.test = ["{extra}"]
+""")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("needed", "extra", "status"),
+    [
+        ("packaging", "pytest>=8", 0),
+        ("packaging", "none; python_version < '3'", 0),
+        ("packaging<1", "pytest", 3),
+        ("packaging", "no-such-package", 3),
+    ],
+)
+def test_where_pip_fails_what_is_there_may_be_enough(tmp_path, needed, extra, status, monkeypatch, capfd):
+    monkeypatch.setattr(install, "PROJECT", project(tmp_path, needed, extra))
+    assert install.main([sys.executable, "-c", "import sys; sys.exit(3)", ".[test]"]) == status
+    assert ("going on with them" in capfd.readouterr().out) is (status == 0)
+
+
 @pytest.mark.parametrize("status", [0, 3])
 def test_what_pip_does_is_said_in_a_few_lines(tmp_path, status, monkeypatch, capfd):
     (tmp_path / "pip.py").write_text(PIP)
     monkeypatch.setattr(install, "STILL_S", 0.2)
+    monkeypatch.setattr(install, "PROJECT", project(tmp_path, "no-such-package"))
     assert install.main([sys.executable, str(tmp_path / "pip.py"), str(status)]) == status
     printed = capfd.readouterr()
     steps = [line.partition(" s  ")[2] for line in printed.out.splitlines()]

@@ -14,6 +14,7 @@ from ddpnb.model.events import Event
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import SampleReader
+from ddpnb.recorder import replicas, sampling
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.replicas import Replicas
@@ -21,11 +22,21 @@ from ddpnb.recorder.replicas import Replicas
 E = TypeVar("E", bound=Event)
 
 
+class Clock:
+    """What looks at models cost, and hence which steps are looked at, does not depend on how busy this machine is."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 1e-5
+        return self.now
+
+
 class WatchedRank:
     """The watch of the replicas of rank 0, and what somebody else on the host reads of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder, self.clock = folder, clock
         self.box = BlackBox(str(folder / "rank0.box"), 0)
         self.door = Door(self.box, str(folder))
         self.replicas = Replicas(self.box, self.door, str(folder), 0)
@@ -76,7 +87,10 @@ def of_two(tmp_path_factory):
 
 
 @pytest.fixture
-def watched(tmp_path):
-    rank = WatchedRank(tmp_path)
+def watched(tmp_path, monkeypatch):
+    clock = Clock()
+    for module in (replicas, sampling):
+        monkeypatch.setattr(module, "time", clock)
+    rank = WatchedRank(tmp_path, clock)
     yield rank
     rank.replicas.remove()

@@ -261,6 +261,7 @@ def test_workers_of_a_data_loader_are_forked_and_their_lines_are_not_the_ranks(r
 
 
 @recorded
+@pytest.mark.timeout(300)  # inductor's first use compiles C++
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.full)])
 def test_compiled_functions(rank, backend):
     if backend == "inductor" and shutil.which("c++") is None:

@@ -212,6 +212,7 @@ class EngineCluster:
                     self.submit(self._connection()).result(),
                     cluster=self._cluster,
                     profile_dir=self._cluster.profile_dir,
+                    ipython_dir=self._cluster.profile_dir,  # not that of a home that may be missing or read-only
                     cluster_id=self._cluster.cluster_id,
                     timeout=max(1, math.ceil(deadline - time.monotonic())),
                 )
