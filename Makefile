@@ -20,7 +20,7 @@ lab: $(VENV)/.installed
 # Three lanes of about equal duration run in parallel. Tests on live ranks mostly wait, so two lanes of them share the
 # machine; the lane `rest` and the types have a lower priority. `make test` runs a failed test once more, alone, and prints
 # FLAKY if it then passes: tests.again decides from the report and the exit status of each lane in $(REPORTS).
-STORIES := $(foreach name,pitfalls victims healthy hands bisect bisect_by,tests/world/test_$(name).py) tests/test_notebooks.py tests/cli/test_run.py tests/cli/test_bisect.py tests/world/test_attach_unrecorded.py
+STORIES := $(foreach name,pitfalls victims healthy hands bisect bisect_by,tests/world/test_$(name).py) tests/cli/test_run.py tests/cli/test_bisect.py tests/world/test_attach_unrecorded.py
 OTHERS := $(addprefix --ignore=,$(STORIES))
 # Where there are tests on ranks: to collect all eleven thousand takes half a minute.
 LIVE := $(filter-out $(STORIES),$(shell grep -rlE 'mark\.world' tests --include='test_*.py' | sort))
@@ -101,8 +101,7 @@ $(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints
 
 # The pictures of the README and of the docs, taken in JupyterLab.
 pictures: $(VENV)/.tested browser
-	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py \
-	  tests/browser/test_bisection.py::test_pause_judge_undo_and_write_by_mouse
+	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_notebooks.py -k "tour or bisection"
 
 # The documentation site, in site/: a warning of Sphinx is an error.
 docs: $(VENV)/.documented
