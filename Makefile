@@ -91,8 +91,7 @@ $(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints
 
 # The pictures of the README and of the docs, taken in JupyterLab.
 pictures: $(VENV)/.tested browser
-	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_tour.py \
-	  tests/browser/test_bisection.py::test_pause_judge_undo_and_write_by_mouse
+	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_notebooks.py -k "tour or bisection"
 
 # The documentation site, in site/: a warning of Sphinx is an error.
 docs: $(VENV)/.documented

@@ -1,36 +1,19 @@
-"""Every notebook runs headless from top to bottom, opens without a question, and is committed without outputs."""
+"""Every notebook opens without a question, and is committed without outputs. tests/browser runs each of them."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
-LONGEST_S = 240  # alone 17 to 22 s; beside the other lanes of tests, or on a slow machine, many times that
 notebooks = pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 def test_all_are_there():
     assert {path.stem for path in NOTEBOOKS} == {"tour", "startup", "pitfalls", "ranks", "bisection", "reported-hang"}
-
-
-# tests/browser/test_tour.py runs each cell of the tour by mouse.
-@pytest.mark.world
-@pytest.mark.beside
-@pytest.mark.timeout(LONGEST_S + 30)
-@pytest.mark.parametrize("notebook", [path for path in NOTEBOOKS if path.stem != "tour"], ids=lambda path: path.stem)
-def test_runs(notebook):
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--nbmake", f"--nbmake-timeout={LONGEST_S}",
-         str(notebook), "-c", "/dev/null", "--rootdir", str(notebook.parent)],
-        capture_output=True, text=True, timeout=LONGEST_S + 15, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @notebooks

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+from tests.browser.conftest import LONG_MS, VIEWPORT
+
+pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 
 ODD = r"""
 from dataclasses import replace
@@ -51,7 +53,7 @@ def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium
     )
     lab.open(page, first)
     lab.run_all(page)
-    expect(page.get_by_text("idle", exact=True).first).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("idle", exact=True).first).to_be_visible(timeout=LONG_MS)
     heads = page.get_by_role("group", name="world", exact=True)
     expect(heads).to_have_count(2)
     # a second notebook of the same kernel
@@ -62,7 +64,7 @@ def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium
         "POST",
         {"path": second, "name": second, "type": "notebook", "kernel": {"id": session["kernel"]["id"]}},
     )
-    other = chromium.new_page(viewport={"width": 1250, "height": 1400})
+    other = chromium.new_page(viewport=VIEWPORT)
     try:
         lab.open(other, second)
         lab.run_all(other)
@@ -70,7 +72,7 @@ def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium
         other.locator(".ddpnb details.part > summary", has_text="Run").click()
         there.get_by_label("script").fill("train.py")
         there.get_by_role("button", name="run", exact=True).click()
-        expect(other.get_by_role("article", name="DDP301")).to_be_visible(timeout=60_000)
+        expect(other.get_by_role("article", name="DDP301")).to_be_visible(timeout=LONG_MS)
         expect(page.get_by_role("article", name="DDP301")).to_have_count(2)  # in both views of the first
         heads.last.get_by_role("button", name="release").click()
         expect(other.get_by_role("button", name="rank 0:")).to_contain_text("last run: ")
@@ -86,10 +88,10 @@ def test_ranks_that_die_and_a_kernel_that_is_restarted(lab, page):
     )
     lab.open(page, name)
     lab.run_all(page)
-    expect(page.get_by_role("button", name="rank 1:")).to_contain_text("dead", timeout=60_000)
+    expect(page.get_by_role("button", name="rank 1:")).to_contain_text("dead", timeout=LONG_MS)
     page.get_by_role("group", name="world", exact=True).get_by_role("button", name="restart").click()
-    expect(page.get_by_role("button", name="rank 1:")).to_contain_text("idle", timeout=60_000)
+    expect(page.get_by_role("button", name="rank 1:")).to_contain_text("idle", timeout=LONG_MS)
     kernel = next(one for one in lab.ask("sessions") if one["path"] == name)["kernel"]["id"]
     lab.ask(f"kernels/{kernel}/restart", "POST", {})
-    expect(page.locator(".ddpnb.lost").first).to_be_visible(timeout=60_000)
+    expect(page.locator(".ddpnb.lost").first).to_be_visible(timeout=LONG_MS)
     expect(page.get_by_role("button", name="rank 1:")).to_be_visible()  # the last that was known

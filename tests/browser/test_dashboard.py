@@ -5,48 +5,18 @@ from __future__ import annotations
 import sys
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import picture
+from tests.browser.conftest import LONG_MS, boxes, check_access, of, picture, unfold
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
-LONG_MS = 60_000
-#: what JupyterLab's own page is to blame for is not asked
-RULES = {"runOnly": ["color-contrast", "button-name", "label", "select-name", "aria-valid-attr-value", "aria-allowed-attr",
-                     "aria-required-children", "aria-roles", "image-alt", "list", "listitem", "nested-interactive", "th-has-data-cells",
-                     "empty-table-header", "scrollable-region-focusable", "svg-img-alt", "summary-name"]}  # fmt: skip
-
-
-def of(page: Page, label: str):
-    """The part of the dashboard that a screen reader calls so."""
-    return page.get_by_role("group", name=label, exact=True)
-
-
-def unfold(page: Page, title: str) -> None:
-    page.locator(".ddpnb details.part > summary", has_text=title).click()
-
-
-def boxes(part) -> list[dict[str, float]]:
-    """Where the buttons of a part are, from its upper left corner."""
-    corner = part.bounding_box()
-    return [
-        {**box, "x": round(box["x"] - corner["x"], 1), "y": round(box["y"] - corner["y"], 1)}
-        for button in part.get_by_role("button").all()
-        if (box := button.bounding_box()) is not None
-    ]
-
-
-def check_access(page: Page) -> None:
-    found = Axe().run(page, context={"include": [[".ddpnb"]]}, options=RULES)
-    assert not found.response["violations"], found.generate_report()
+pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 
 
 def test_a_tab_that_lies_behind_another_says_so(lab, page):
     launch = """
 import time, ddpnb
 world = ddpnb.launch(2, quiet=True)
-def until(unseen, end=30):
+def until(unseen, end=90):
     end += time.monotonic()
     while dashboard.head.unseen is not unseen and time.monotonic() < end:
         time.sleep(0.1)

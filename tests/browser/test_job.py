@@ -8,12 +8,11 @@ import textwrap
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import picture
-from tests.browser.test_dashboard import LONG_MS, boxes, check_access, of, unfold
+from tests.browser.conftest import LONG_MS, boxes, check_access, of, picture, unfold
 from tests.cli.commands import assert_all_ended, begin
 from tests.cli.jobs import TORCHRUN, end, wait_for_job
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 _SCRIPT = """
     import os
     import time

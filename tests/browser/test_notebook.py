@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import READY_MS, picture
+from tests.browser.conftest import LONG_MS, VIEWPORT, picture
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 
 SHOWN = """
 import ddpnb
@@ -17,10 +17,10 @@ ddpnb.show(Recording(2, {0: RankRecord(0), 1: RankRecord(1)}))
 
 
 def test_keys_that_are_pressed_in_the_dashboard_are_not_the_notebooks(lab, chromium):
-    page = chromium.new_page(viewport={"width": 1250, "height": 1400})
+    page = chromium.new_page(viewport=VIEWPORT)
     try:
         page.goto(f"{lab.url}/notebooks/{lab.write('classic.ipynb', SHOWN, '1')}")
-        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=READY_MS)
+        page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=LONG_MS)
         errors: list[str] = []  # from now on: as it loads, Notebook complains about itself
         page.on("pageerror", lambda error: errors.append(f"{error}\n{error.stack}"))
         page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)

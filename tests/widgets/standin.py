@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page
 
 _PAGE = """<!doctype html><meta charset="utf-8"><style>%(css)s body { width: 1000px; margin: 10px } </style>
 <body data-theme="%(theme)s"><div id="root"></div><script type="module">
@@ -35,15 +36,34 @@ window.ready = true;
 </script>"""
 
 
+_idle: WeakKeyDictionary[Browser, list[Page]] = WeakKeyDictionary()  # a new page costs a second, a new document nothing
+
+
 @contextmanager
 def page_in(browser: Browser, **options: Any) -> Iterator[Page]:
-    """A new page. Whatever it complains about fails the test."""
-    page = browser.new_page(viewport={"width": 1020, "height": 700}, **options)
+    """An empty page. Whatever it complains about fails the test."""
+    idle = _idle.setdefault(browser, [])
+    page = idle.pop() if idle and not options else browser.new_page(viewport={"width": 1020, "height": 700}, **options)
     complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("console", lambda told: complaints.append(told.text) if told.type == "error" else None)
+
+    def take_error(error: Any) -> None:
+        complaints.append(str(error))
+
+    def take(said: ConsoleMessage) -> None:
+        if said.type == "error":
+            complaints.append(said.text)
+
+    page.on("pageerror", take_error)
+    page.on("console", take)
     yield page
-    page.close()
+    page.mouse.move(0, 0)
+    page.goto("about:blank")
+    page.remove_listener("pageerror", take_error)
+    page.remove_listener("console", take)
+    if options:
+        page.close()
+    else:
+        idle.append(page)
     assert not complaints, complaints
 
 
