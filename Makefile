@@ -25,7 +25,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope
 test: $(VENV)/.tested browser network lint
 	$(PYTEST)
 
-# Everything, live: scenarios run on real ranks, and recordings that changed are written anew: look at `git diff`.
+# Everything, live: scenarios run on real ranks, and recordings that changed are written: look at `git diff`.
 test-all: $(VENV)/.tested browser network check
 	$(PYTEST) --full
 

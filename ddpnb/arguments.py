@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -11,6 +12,7 @@ from ddpnb.errors import UsageError
 from ddpnb.texts import shortened
 
 _MOST = 1 << 16  # entries of a list
+_LONGEST = 80  # characters of a value in a message
 _LONGEST_S = 1e9  # thirty years: what the system's own waits can take
 
 
@@ -112,12 +114,14 @@ def member(name: str, value: Any, known: Iterable[int]) -> int:
 
 
 def short(value: Any) -> str:
-    """A value as text for a message."""
+    """A value as text for a message; of a long path the end, which tells what it is."""
     try:
         shown = repr(value)
     except Exception:
         shown = f"a {type(value).__name__}"
-    return shortened(shown, 80)
+    if isinstance(value, str) and os.path.isabs(value) and len(shown) > _LONGEST:
+        shown = repr(f"...{value[-_LONGEST + 5 :]}")
+    return shortened(shown, _LONGEST)
 
 
 def _listed(value: Any) -> tuple[Any, ...] | None:

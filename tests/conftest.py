@@ -22,6 +22,7 @@ from ddpnb.processes.devices import count_gpus
 from ddpnb.processes.jobs import parents as parents_module
 from ddpnb.processes.jobs.parents import Parents
 from tests.forked import programs
+from tests.recordings.scenario import free
 
 # Before torch is imported: on a busy machine its threads spin in wait for each other, and a step takes 300 ms.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,7 +43,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--full",
         action="store_true",
-        help="also run the tests marked `full`, and run scenarios on real ranks: their recordings are written anew",
+        help="also run the tests marked `full`, and run scenarios on real ranks: recordings that changed are written",
     )
     parser.addoption(
         "--accept", action="store_true", help="write what is now diagnosed from the recordings of scenarios as expected"
@@ -121,10 +122,8 @@ def shared_world(forks):
 
 @pytest.fixture
 def world(shared_world):
-    """The shared world, every rank free; dead ones are replaced by the next run."""
-    left = shared_world.release().left
-    if left:
-        shared_world.restart(left)
+    """The shared world: every rank lives and is free."""
+    free(shared_world)
     return shared_world
 
 
@@ -199,5 +198,6 @@ def alive(pid: int) -> bool:
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")  # whatever the terminal has
     for name in ("DDP_BACKEND", "RANK", "WORLD_SIZE", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)

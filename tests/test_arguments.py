@@ -52,3 +52,11 @@ def test_integers_of_numpy_are_numbers():
     assert type(arguments.member("rank", np.int32(1), [0, 1])) is int
     with pytest.raises(UsageError):
         arguments.member("rank", np.int32(5), [0, 1])
+
+
+def test_a_long_path_keeps_its_end():
+    path = f"/home/{'folder/' * 20}noise.bin"
+    shown = arguments.short(path)
+    assert len(shown) == 80 and shown.startswith("'...") and shown.endswith("folder/noise.bin'")
+    assert arguments.short("/home/noise.bin") == "'/home/noise.bin'"
+    assert arguments.short("x" * 100).endswith("...")

@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "fork-that-nobody-waits-for-is-left",
         "processes/engines/forks.py",
-        "                with contextlib.suppress(ProcessLookupError):\n                    os.killpg(launcher.pid, signal.SIGKILL)\n",
+        "                descendants.end([launcher.pid], seconds=descendants.SOON_S)\n",
         "                pass\n",
         "a launch that is cancelled leaves a rank behind",
         ("processes/engines/test_forks.py",),
@@ -240,8 +240,8 @@ MUTANTS = (
     Mutant(
         "children-of-a-command-left",
         "processes/jobs/command.py",
-        "        descendants.end(self.folder)\n",
-        "",
+        "descendants.end([self.pid] if self.status is None else (), self.folder, also=family)",
+        "descendants.end([self.pid] if self.status is None else ())",
         "Ctrl-C on ddpnb run -- COMMAND leaves the ranks of the job",
         ("cli/test_command.py",),
     ),
@@ -613,7 +613,7 @@ MUTANTS = (
         "Math.max(0, Math.min(line, editor.lineCount) - 1)",
         "Math.max(0, Math.min(line, editor.lineCount - 1))",
         "JupyterLab opens the file of a finding at the line below",
-        ("browser/test_dashboard.py", "browser/test_tour.py"),
+        ("browser/test_dashboard.py", "browser/test_notebooks.py"),
     ),
     # -- magics
     Mutant(

@@ -20,7 +20,8 @@ _FILLS = {
     "all_reduce": (0, "tensor"), "broadcast": (0, "tensor"), "reduce": (0, "tensor"), "irecv": (0, "tensor"),
     "all_gather": (0, "tensor_list"), "all_gather_into_tensor": (0, "output_tensor"),
     "all_gather_single": (0, "output_tensor"), "_all_gather_base": (0, "output_tensor"),
-    "gather": (1, "gather_list"), "scatter": (0, "tensor"), "reduce_scatter": (0, "output"),
+    "gather": (1, "gather_list"), "gather_into_tensor": (1, "gather_tensor"), "gather_single": (1, "gather_tensor"),
+    "scatter": (0, "tensor"), "reduce_scatter": (0, "output"),
     "reduce_scatter_tensor": (0, "output"), "reduce_scatter_single": (0, "output"),
     "_reduce_scatter_base": (0, "output"), "all_to_all": (0, "output_tensor_list"), "all_to_all_single": (0, "output"),
     "all_reduce_coalesced": (0, "tensors"),
@@ -28,6 +29,7 @@ _FILLS = {
 _READS = {
     "isend": (0, "tensor"), "all_gather": (1, "tensor"), "all_gather_into_tensor": (1, "input_tensor"),
     "all_gather_single": (1, "input_tensor"), "_all_gather_base": (1, "input_tensor"), "gather": (0, "tensor"),
+    "gather_into_tensor": (0, "tensor"), "gather_single": (0, "tensor"),
     "reduce_scatter": (1, "input_list"), "reduce_scatter_tensor": (1, "input"), "reduce_scatter_single": (1, "input"),
     "_reduce_scatter_base": (1, "input"), "all_to_all": (1, "input_tensor_list"), "all_to_all_single": (1, "input"),
 }  # fmt: skip

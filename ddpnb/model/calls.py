@@ -258,8 +258,8 @@ P2P_OPS = frozenset({"send", "recv", "recv_any_source"})
 #: all operations that pass the door, by their names in findings (those of ``recorder.signatures``)
 OPERATIONS = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_into_tensor",
-    "all_gather_coalesced", "all_gather_into_tensor_coalesced", "gather", "scatter", "reduce_scatter",
-    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single", "barrier",
+    "all_gather_coalesced", "all_gather_into_tensor_coalesced", "gather", "gather_into_tensor", "scatter",
+    "reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "all_to_all", "all_to_all_single", "barrier",
     "monitored_barrier", "send", "recv", "recv_any_source",
 )  # fmt: skip
 

@@ -38,6 +38,7 @@ _DIRECTIONS = {
     "broadcast": Direction.FROM_ROOT,
     "scatter": Direction.FROM_ROOT,
     "gather": Direction.TO_ROOT,
+    "gather_into_tensor": Direction.TO_ROOT,
     "reduce": Direction.TO_ROOT,
 }
 

@@ -56,7 +56,7 @@ class Kind:
 
 _SOME = 3  # optimizer steps
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
-_ROOTED = ("broadcast", "reduce", "gather", "scatter")
+_ROOTED = ("broadcast", "reduce", "gather", "gather_into_tensor", "scatter")
 
 _KINDS = (
     # -- at the door: a call of this rank differs from those of the others

@@ -1,6 +1,6 @@
 """What a call is, read from the arguments of each ``c10d::`` operator.
 
-The schemas are those of torch 2.13 (``torch.ops.c10d.<op>.default._schema``); an operator that is
+The schemas are those of torch 2.14 (``torch.ops.c10d.<op>.default._schema``); an operator that is
 not in the table is passed through unseen.
 """
 
@@ -49,6 +49,7 @@ OPS: dict[str, OpSpec] = {
     "allgather_coalesced_": OpSpec("all_gather_coalesced", 2, tensors=1),
     "allgather_into_tensor_coalesced_": OpSpec("all_gather_into_tensor_coalesced", 2, tensors=1),
     "gather_": OpSpec("gather", 2, tensors=1, root=3),
+    "gather_into_tensor_": OpSpec("gather_into_tensor", 2, tensors=1, root=3),  # torch 2.14 and later
     "scatter_": OpSpec("scatter", 2, tensors=0, root=3),
     "reduce_scatter_": OpSpec("reduce_scatter", 2, reduce_op=3),
     "_reduce_scatter_base_": OpSpec("reduce_scatter_tensor", 2, reduce_op=3),

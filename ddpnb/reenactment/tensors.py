@@ -15,6 +15,7 @@ _STAND_INS = {
     "all_reduce_coalesced": "all_reduce",
     "all_gather_coalesced": "all_gather",
     "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
+    "gather_into_tensor": "gather",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
     "recv_any_source": "recv_any_source",
 }

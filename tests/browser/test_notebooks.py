@@ -120,6 +120,7 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
         run_to_the_end(page, "reported-hang", first=4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("theme", DARK)
 def test_a_bisection(lab, page, theme, to_the_end):
     """The guide: pause, judge, undo, continue; the pair of options that hangs is found."""

@@ -25,6 +25,7 @@ def test_a_healthy_job(job, cli):
     assert sorted(re.findall("total . 8.0", done.stdout)) == ["total 0 8.0", "total 1 8.0"]
 
 
+@pytest.mark.full
 def test_a_job_that_hangs(job):
     process = begin("run", "--json", "v.json", "--save", "hang.ddpnb", "--", *TORCHRUN, "train.py", "skip", cwd=job)
     _, said = process.communicate(timeout=100)

@@ -37,6 +37,7 @@ def test_a_machine_that_is_well(tmp_path, capsys):
     assert "optimizer step" in report and "packages: " in report
 
 
+@pytest.mark.full
 def test_times_of_collectives(world):
     found = examine(world._own, world._groups, world._releasing, 30.0)
     barrier, *reduces = found.collectives
@@ -62,6 +63,7 @@ def test_a_collective_that_fails_after_start_up(world):
     assert "injected" in check.told and "timings\n" in str(found) and "busbw" not in str(found)
 
 
+@pytest.mark.full
 def test_a_bundle_holds_no_secrets_and_no_names(tmp_path, capsys, monkeypatch):
     names = {
         "LOGNAME": "quentin",

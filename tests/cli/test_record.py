@@ -53,6 +53,7 @@ def test_what_is_refused_leaves_nothing(tmp_path, options, said, monkeypatch, ca
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_where_there_is_no_room_the_training_runs_without_records(tmp_path):
     (tmp_path / "train.py").write_text(

@@ -44,6 +44,7 @@ def test_nothing_to_re_enact(tmp_path, cli):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.parametrize(
     "launcher", [pytest.param(TORCHRUN, marks=pytest.mark.full, id="torchrun"), pytest.param(STARTS, id="started")]

@@ -67,6 +67,7 @@ if sys.argv[1:] == [os.environ["WORLD_SIZE"]]:
 """
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.beside
 def test_each_size_is_run_and_the_worst_status_counts(tmp_path, cli):

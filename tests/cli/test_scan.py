@@ -191,6 +191,7 @@ def test_counts_of_a_run(project, cli, monkeypatch):
     assert (barrier["counts"], barrier["unequal"]) == ({"0": 1, "1": 0}, True)
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.beside
 def test_counts_of_a_healthy_run(tmp_path, cli):

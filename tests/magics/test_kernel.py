@@ -183,6 +183,7 @@ def test_what_was_displayed_before_a_hang_is_there(notebook):
     assert "DDP301" in shown.text
 
 
+@pytest.mark.full
 def test_ten_thousand_lines_are_kept_and_more_say_where_they_are(notebook):
     shown = notebook.ok("%%ddp\nfor line in range(10_000):\n    print('line', line)")
     assert "line 0\nline 1\n" in shown.html and "line 9999" in shown.html and "not shown" not in shown.html
@@ -201,6 +202,7 @@ def test_a_cell_on_some_ranks(notebook):
     assert notebook.ok("%%ddp_rank 0\nz").text.strip() == "rank 0:\n0"
 
 
+@pytest.mark.full
 def test_a_long_cell_shows_what_has_come(notebook):
     shown = notebook.ok("%%ddp\nfor i in range(6):\n    print(i, flush=True)\n    time.sleep(0.3)")
     assert len(shown.displays) == 1 and 3 < len(shown.history) < 12
@@ -253,6 +255,7 @@ def test_what_is_found_names_the_cell_and_the_line_that_the_notebook_shows(noteb
     assert f"In[{count}]:3" in shown.text and "ipykernel" not in told + shown.text, shown.text
 
 
+@pytest.mark.full
 def test_an_interrupt_releases_the_ranks(notebook):
     shown = notebook.run(
         "%%ddp\nprint('begun', flush=True)\nif rank == 0:\n    dist.all_reduce(torch.ones(1))\nwhile True:\n    rank * 1.0",
@@ -334,6 +337,7 @@ def test_wrong_use_says_what_to_do(kernel, wrong, told):
     assert 'File "' not in shown.error and len(shown.error.splitlines()) <= 3
 
 
+@pytest.mark.full
 def test_a_rank_that_died_is_replaced(notebook):
     shown = notebook.run("%%ddp --keep-going\nif rank == 2:\n    os.kill(os.getpid(), 9)\nsums(1)")
     assert shown.status == "ok" and "DDP311" in shown.text

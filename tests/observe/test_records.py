@@ -60,6 +60,7 @@ def hung(tmp_path_factory):
         cluster.end(process)
 
 
+@pytest.mark.full
 def test_a_hang_is_named_while_the_job_runs(hung):
     folder, _, seen = hung
     finding = named(seen)
@@ -70,6 +71,7 @@ def test_a_hang_is_named_while_the_job_runs(hung):
     assert hosts == sorted([f"host-{os.uname().nodename}", "host-node_2"])
 
 
+@pytest.mark.full
 def test_times_of_all_hosts_are_those_of_one_clock(hung):
     _, _, seen = hung
     calls = [seen.ranks[rank].calls[0].entered_ns for rank in range(4)]
@@ -77,6 +79,7 @@ def test_times_of_all_hosts_are_those_of_one_clock(hung):
     assert all(abs(call - seen.taken_ns) < 120e9 for call in calls)
 
 
+@pytest.mark.full
 def test_a_hang_is_named_after_the_job_was_killed(hung):
     folder, process, _ = hung
     _, said = cluster.end(process)
@@ -117,6 +120,7 @@ def test_a_hang_is_named_after_the_job_was_killed(hung):
     assert not records.is_records(copy)
 
 
+@pytest.mark.full
 def test_process_ids_of_another_host_are_not_looked_up(hung):
     folder, *_ = hung
     for name, own in (("rank2.json", False), ("rank1.json", True)):

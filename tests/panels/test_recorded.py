@@ -76,6 +76,7 @@ def test_where_nothing_is_wrong_there_is_nothing_to_re_enact():
     assert panel.files is None
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.beside
 def test_it_is_re_enacted_twice_and_ended(tmp_path, monkeypatch):

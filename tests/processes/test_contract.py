@@ -131,11 +131,14 @@ def test_torchs_dispatcher():
 def test_every_operator_of_c10d_is_known():
     """A new operator of torch must be looked at: it would pass the door unseen."""
     names = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::")}
-    assert names - {"check_for_nan"} == set(OPS)
+    later = {"gather_into_tensor_"}  # torch 2.14
+    assert names - {"check_for_nan"} in (set(OPS), set(OPS) - later)
 
 
 def test_arguments_stand_where_the_table_says():
     for name, spec in OPS.items():
+        if not hasattr(torch.ops.c10d, name):  # of a later torch
+            continue
         arguments = [a.name for a in getattr(torch.ops.c10d, name).default._schema.arguments]
         assert arguments[spec.group] == "process_group", name
         for position, expected in ((spec.reduce_op, "reduce_op"), (spec.root, "root_rank"), (spec.tag, "tag")):
@@ -174,7 +177,8 @@ def test_groups_of_nccl_can_be_aborted_together():
     if c10d.is_nccl_available():
         assert all(hasattr(c10d.ProcessGroupNCCL, name) for name in ("_group_start", "_group_end", "abort"))
     source = inspect.getsource(c10d._abort_process_group)
-    assert "backend._group_start()" in source and "pg_to_abort.abort()" in source
+    assert "pg_to_abort.abort()" in source
+    assert "backend._group_start()" in source or "_coalescing_manager(pg" in source  # until 2.13; from 2.14 on
     assert hasattr(torch._C._distributed_c10d._ProcessGroupWrapper, "wrapped_pg")
 
 

@@ -65,6 +65,7 @@ def test_spawn(seen, capsys):
     assert capsys.readouterr().err.count("ddpnb run -- ") == 1
 
 
+@pytest.mark.full
 def test_spawn_of_helpers(seen, capsys):
     mp.spawn(prepare, nprocs=1)
     assert [(event.count, event.joins) for event in seen()] == [(1, False)]

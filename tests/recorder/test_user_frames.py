@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 
 import pytest
@@ -50,7 +51,8 @@ def test_generated_methods_of_a_library_are_not_the_users(installed, monkeypatch
     seen = of_generated_code(module.Sample)
     assert not is_user_frame(seen.frame) and not is_own_frame(seen.frame)
     assert seen.calling.f_code.co_name == "of_generated_code"
-    assert [file for file, _, _ in seen.path if file == "<string>"] == []
+    around = [frame.filename for frame in inspect.stack()]  # a worker of the tests is itself such code
+    assert [file for file, _, _ in seen.path].count("<string>") == around.count("<string>")
 
 
 def test_generated_methods_of_ddpnb_are_its_own():

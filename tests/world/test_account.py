@@ -69,6 +69,7 @@ def run(world, tmp_path, text):
     return going.account, text.splitlines()
 
 
+@pytest.mark.full
 def test_a_saved_recording_has_the_account_and_the_start_up_of_the_live_ranks(world, tmp_path):
     (tmp_path / "train.py").write_text(textwrap.dedent(DDP))
     run = world.run(tmp_path / "train.py", stream=None).wait(60)

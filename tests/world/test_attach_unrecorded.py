@@ -90,6 +90,7 @@ def lines(finding):
     return {rank: site.line for rank, site in finding.where}
 
 
+@pytest.mark.full
 def test_the_command_says_which_rank_is_past_the_call(tmp_path, capsys):
     with job(tmp_path, "skip", jobs.TORCHRUN) as pid:
         assert main(["attach"]) == 0
@@ -159,6 +160,7 @@ def test_a_rank_that_ended_before_start_up(tmp_path):
             assert attached.diagnosis.exit_codes == {0: None, 1: None}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", [pytest.param("train", marks=pytest.mark.full), "wait"])
 def test_a_healthy_job(mode, tmp_path):
     with job(tmp_path, mode) as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:

@@ -88,6 +88,7 @@ def test_the_controller_dies(own, moment):
         assert sorted(os.listdir(folder)) == ["rank0.log", "rank1.log"]  # what the message names is still there
 
 
+@pytest.mark.full
 def test_the_controller_is_stopped(own):
     """A run goes on without it; while ranks stand still nothing is concluded, and it can go on."""
     run = own.run(hands.paced, 10_000, stream=None)

@@ -155,6 +155,7 @@ def group_of_4_s(world):
     assert made.outcome == "ok", f"{made.diagnosis}\n{made.log(0)}"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("group_of_4_s")
 def test_the_groups_time_out_does_not_run_while_somebody_is_held(world):
     holding = world.hold(ranks=1)
@@ -216,6 +217,7 @@ def test_wrong_use_says_what_to_do(world, wrong, error, words):
     assert words in str(raised.value)
 
 
+@pytest.mark.full
 def test_models_of_earlier_cells_are_compared(world):
     world.rebuild()
     make = """
@@ -297,6 +299,7 @@ def test_a_hang_keeps_its_verdict_when_it_is_released(world):
     assert run.log(0).startswith("ddpnb: released by world.release(). It was at ")
 
 
+@pytest.mark.full
 def test_a_run_that_was_well_is_released(world):
     run = world.run(hands.stands_in, "loop", stream=None)
     time.sleep(0.5)
@@ -325,6 +328,7 @@ def test_nothing_to_release(world):
     assert "no rank is in a run" in str(world.release())
 
 
+@pytest.mark.full
 def test_whoever_catches_the_exception_goes_on(world):
     run = world.run(hands.catches, stream=None)
     deadline = time.monotonic() + 30
@@ -420,6 +424,7 @@ def test_hands_on_a_dead_rank(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
+@pytest.mark.full
 def test_a_rank_that_is_terminated_in_a_cell_ends_at_once(world):
     """Not when its cell is over, which may be never."""
     run = world.execute("import time\nprint('begun', flush=True)\ntime.sleep(600)", stream=None)
@@ -484,6 +489,7 @@ def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_
     assert [a == b for a, b in zip(before, world.pids(), strict=True)] == [True, name == "kill", name == "kill", True]
 
 
+@pytest.mark.full
 def test_a_held_rank_is_replaced(world):
     holding = world.hold(seq=2)
     world.run(hands.steps, 4, stream=None)

@@ -104,6 +104,7 @@ def test_an_exception_leaves_the_group(grouped):
     assert ok(grouped.run(live.uses, stream=None)).results == [4.0] * 4
 
 
+@pytest.mark.full
 def test_after_a_release_it_is_said_what_helps(grouped):
     ok(grouped.run(live.makes, stream=None))
     ok(grouped.execute("import torch.distributed as dist\npair = dist.new_group([0, 1])", stream=None))
@@ -125,6 +126,7 @@ def test_after_a_release_functions_and_their_models_have_a_group_again(grouped):
     assert grouped.compare().equal
 
 
+@pytest.mark.full
 def test_after_a_release_a_function_may_begin_again(grouped):
     pids = grouped.pids()
     assert grouped.run(live.skips, stream=None).wait(60).outcome == "hang"
@@ -158,6 +160,7 @@ def test_a_rank_that_was_replaced_has_the_group_of_the_others(grouped):
     ok(grouped.run(live.begins, stream=None))
 
 
+@pytest.mark.full
 def test_an_own_group_on_the_same_port_waits_until_rank_0_has_closed_the_old_store(forks):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

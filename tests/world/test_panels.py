@@ -161,6 +161,7 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     assert "step" in desk.dashboard.parts["variables"].widget.html
 
 
+@pytest.mark.full
 def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
     story, kept = pitfalls.get("collate-averages"), (desk.world.patience, desk.world.fence)
     desk.world._runs.patience, desk.world._runs.fence = story.patience + 7, "warn"
@@ -189,6 +190,7 @@ def test_two_dashboards_show_one_world(desk):
         other.leave()
 
 
+@pytest.mark.full
 def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
     head = desk.dashboard.head
 
@@ -214,6 +216,7 @@ def test_without_a_page_only_the_outcome_is_followed_until_one_is_back(desk):
     page("1")
 
 
+@pytest.mark.full
 def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk, tmp_path, monkeypatch):
     world, shown = desk.world, desk.dashboard
     desk.runs(PACED, "3")
@@ -552,6 +555,7 @@ def test_a_launch_that_cannot_be_is_said_and_one_may_try_again(values, words):
     assert [action for action, _ in Reading(panel._form.html).actions] == ["launch", "jobs", "guide"]
 
 
+@pytest.mark.full
 def test_a_launch_that_is_cancelled_leaves_nothing():
     panel = ddpnb.show()
     panel._act("launch", {"n": "2"})

@@ -111,6 +111,7 @@ def test_512_ranks_on_four(world):
     idle(world)
 
 
+@pytest.mark.full
 def test_ranks_of_its_own_end_with_it():
     with ddpnb.reenact(recording_of(programs.uneven, 2)) as reenactment:
         assert reenactment.same, str(reenactment)

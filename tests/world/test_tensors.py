@@ -67,6 +67,7 @@ def test_a_tensor_of_ranks_that_hang(world, script):
     assert run.endings[0].how == "raised"
 
 
+@pytest.mark.full
 def test_held_stopped_and_dead_ranks(world, script):
     world.hold("all_reduce", when="'grads' in globals()")
     world.run(script, stream=None)

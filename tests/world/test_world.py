@@ -340,6 +340,7 @@ def test_an_engine_that_never_comes_up(monkeypatch, tmp_path):
     assert set(_children()) - before == set()
 
 
+@pytest.mark.full
 def test_many_worlds_in_one_process(world, victims, forks):
     with ddpnb.launch(2, quiet=True, fork=forks) as other:
         mine = world.run(victims / "healthy.py", "same_ranks_twice", stream=None)

@@ -132,6 +132,7 @@ def test_each_rank_is_as_in_an_interpreter_of_its_own(forked):
     assert found[0]["hash"] == found[1]["hash"]  # as the documentation says
 
 
+@pytest.mark.full
 def test_scripts_cells_and_breakpoints(forked, tmp_path):
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)

@@ -212,6 +212,7 @@ def attached():
         yield job, UnrecordedProcesses(job)
 
 
+@pytest.mark.full
 def test_stacks_with_variables():
     with attached() as (job, processes):
         time.sleep(1.0)

@@ -228,6 +228,7 @@ def test_ranks_that_are_left_running_keep_their_agent(other):
     until(lambda: not psutil.pid_exists(agent["pid"]) and not os.path.exists(other.folder))
 
 
+@pytest.mark.full
 def test_the_agent_ends_with_its_launcher(tmp_path):
     code = (
         "import sys, time; from ddpnb.processes.remote.jobs.hosts import JobHosts\n"
@@ -264,6 +265,7 @@ def test_who_has_other_keys_is_refused(other):
     assert not other.hosts.links and not os.path.exists(other.folder)
 
 
+@pytest.mark.full
 def test_a_launcher_that_is_not_reached_is_said(other):
     assert "does not answer (127.0.0.1:9)" in other.start(port=9)["why"]
     assert not os.path.exists(other.folder)
