@@ -74,6 +74,13 @@ def pytest_runtest_makereport():
     return report
 
 
+def pytest_terminal_summary(terminalreporter, config):
+    if not config.getoption("--full") and terminalreporter.stats.get("passed"):
+        terminalreporter.write_line(
+            "Scenarios were diagnosed from their recordings. `make test-all` runs them, and slower tests, on real ranks."
+        )
+
+
 def skip_without_gpus(items):
     """Skip what needs more GPUs than there are, and say so: ``make gpu`` runs it, or fails where there is none."""
     wanted = [

@@ -53,6 +53,18 @@ def torch_imported() -> None:
         start(int(rank), _number("WORLD_SIZE"), protocol.address_of_environment())
     else:
         _wait_for_group()
+        _note_children()
+
+
+def _note_children() -> None:
+    """It may start ranks by ``multiprocessing``."""
+    try:
+        from ddpnb.inject import children
+
+        if folder := protocol.job_folder(os.environ):
+            children.note_ends(folder, lambda: _started)
+    except Exception as error:
+        _refused(f"{type(error).__name__}: {error}")
 
 
 def _parent_has(rank: str) -> bool:

@@ -141,6 +141,11 @@ def job_folder(environment: Mapping[str, str]) -> str:
     return os.path.join(job, host_folder(host())) if job and environment.get(RECORD) else job
 
 
+def exit_file(job: str, pid: int) -> str:
+    """The file in the folder of a job with the exit status of a process, as the one that started it has written it."""
+    return os.path.join(job, f"exit-{pid}")
+
+
 def host_folder(name: str) -> str:
     """The name of the folder of a host, in that of a job which is only recorded."""
     return f"host-{re.sub('[^A-Za-z0-9._-]', '_', name)[:100]}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ from ddpnb.processes.rank_processes import Answer, Connection, RankProcesses
 from ddpnb.recorder import protocol
 
 _LIMIT = 64 << 10  # bytes of a rank's description
+_WRITTEN_S = 0.1  # for a parent to write the status of a process after it has waited for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class JobProcesses(RankProcesses):
         self.progress = lambda _ready, _wanted: None
         self._known: dict[int, Identity] = {}
         self._exits = Exits()
+        self._gone: dict[int, float] = {}  # process ID -> when it was first seen to have ended, without a status
 
     def identity(self, rank: int) -> Identity | None:
         """Who this rank is; None before it is one."""
@@ -164,9 +168,22 @@ class JobProcesses(RankProcesses):
         if known.pid not in self._exits.statuses:
             status = exit_status(known.pid)  # nobody has waited for it yet
             if status is None:
+                status = self._status_by_parent(known.pid)
+            if status is None:
                 status = self._written_status(rank)
+            if status is None and time.monotonic() - self._gone.setdefault(known.pid, time.monotonic()) < _WRITTEN_S:
+                return None
             self._exits.statuses.setdefault(known.pid, UNKNOWN_SIGNAL if status is None else status)
         return self._exits.statuses[known.pid]
+
+    def _status_by_parent(self, pid: int) -> int | None:
+        """The status that the process which had started it has written (``inject.children``)."""
+        try:
+            with open(protocol.exit_file(os.path.dirname(self.folder), pid)) as file:
+                status = int(file.read(8))
+        except (OSError, ValueError):
+            return None
+        return status if -signal.NSIG < status < 256 else None
 
     def _written_status(self, rank: int) -> int | None:
         """The status that the process itself has left when it called ``exit()``."""
