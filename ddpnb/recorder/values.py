@@ -260,7 +260,7 @@ def is_readable(tensor: torch.Tensor, *, anywhere: bool = False) -> bool:
         return False
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     last = tensor.storage_offset() + sum((size - 1) * stride for size, stride in steps)
-    return bool(tensor.numel() > 0) and tensor.untyped_storage().nbytes() >= (last + 1) * tensor.element_size()
+    return bool(tensor.numel() > 0 and tensor.untyped_storage().nbytes() >= (last + 1) * tensor.element_size())
 
 
 def _norm(tensor: torch.Tensor, count: int) -> str:
