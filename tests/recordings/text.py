@@ -16,6 +16,8 @@ from ddpnb.model.calls import Call
 from ddpnb.model.events import Event
 from ddpnb.model.recording import RankRecord, Recording
 
+# Of events: what stands before them, the environment, and what counts on from run to run in one process.
+_LEFT_OUT = frozenset({"site", "state", "variables", "number", "call", "path"})
 _NUMBER = re.compile(r"\d+\.\d+(e[-+]?\d+)?|\b\d{4,}\b")
 
 
@@ -67,7 +69,7 @@ def _event(event: Event) -> str:
     shown = [
         f"{field.name}={masked(str(getattr(event, field.name)))[:200]}"
         for field in fields(event)
-        if field.name not in ("site", "state", "variables")
+        if field.name not in _LEFT_OUT
         if not field.name.endswith(("_ns", "_s")) and getattr(event, field.name) not in (None, "", (), 0, {})
     ]
     place = f" at {event.site}" if event.site is not None else ""

@@ -150,7 +150,7 @@ def test_the_same_line_in_different_groups(tmp_path):
 
 @pytest.mark.full
 def test_a_rank_that_ended_before_start_up(tmp_path):
-    with job(tmp_path, "early") as pid:
+    with job(tmp_path, "early", jobs.TORCHRUN) as pid:
         ranks = {int(psutil.Process(child).environ()["RANK"]): child for child in children(pid)}
         psutil.wait_procs([psutil.Process(child) for rank, child in ranks.items() if rank == 1], 60)
         with ddpnb.attach(ranks[0], patience=_PATIENCE_S) as attached:

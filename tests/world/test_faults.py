@@ -104,8 +104,8 @@ def pair():
 
 @pytest.fixture
 def faulty(pair):
-    yield pair
     free(pair)
+    return pair
 
 
 def played(scenario, name, play):
