@@ -157,10 +157,11 @@ class JobHosts:
     def _relay(self, sender: list[bytes], message: dict[str, Any]) -> None:
         """Pass on what another process of this host asks of an agent, or say what the last look has shown."""
         verb, link = message["verb"], self.links.get(message["host"])
+        over = message["host"] in self._left  # the last look has shown how all ranks there ended
         try:
             if verb == "hosts":
                 content: Any = self._names
-            elif link is None or (verb == "look" and not link.look_anew(LATE_S)):
+            elif link is None or (verb == "look" and not (over or link.look_anew(LATE_S))):
                 return
             else:
                 content = link.described() if verb == "look" else link.request(verb, *message["given"])

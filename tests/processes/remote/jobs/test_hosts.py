@@ -145,7 +145,10 @@ def test_another_process_asks_through_the_launcher(other, elsewhere):
         assert ranks.outside().samples([2])[2].memory > 0
         assert ranks.outside().connections([2]) == {2: []}
         first.kill()
+        until(lambda: other.hosts._left)  # with the last rank of its host the agent ends
         until(lambda: ranks.exit_status(2) == -signal.SIGKILL)
+    with contextlib.closing(attached(folder)) as later:
+        until(lambda: later.exit_status(2) == -signal.SIGKILL)
 
 
 def ends(there, rank):
