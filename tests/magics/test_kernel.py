@@ -300,6 +300,7 @@ def test_a_cell_that_is_not_waited_for(notebook):
     assert "ranks 0, 1 and 2:\n0\n1\n2\n3" in shown.history  # below the cell that started it
 
 
+@pytest.mark.full
 def test_inject_and_heal(notebook):
     table = notebook.ok("%ddp_inject")
     assert "other shape" in table.text and "<table" in table.html

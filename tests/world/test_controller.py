@@ -56,7 +56,7 @@ def bounded(call, seconds=20.0):
 @pytest.mark.parametrize(
     "moment", ["held", pytest.param("training", marks=pytest.mark.full), "releasing", "restarting"]
 )
-def test_the_controller_dies(own, moment):
+def test_the_controller_dies(own, moment, monkeypatch):
     holding = own.hold("all_reduce", seq=3) if moment == "held" else None
     run = own.run(hands.paced, 10_000, stream=None)
     if holding is not None:
@@ -71,7 +71,14 @@ def test_the_controller_dies(own, moment):
         threading.Timer(0.1, kill, [own]).start()
         assert "controller" in bounded(own.release)
     elif moment == "restarting":
-        threading.Timer(0.3, kill, [own]).start()
+        engines = own._ranks.processes
+        waits = engines._wait_for
+
+        def waits_in_vain(*given):
+            kill(own)
+            waits(*given)
+
+        monkeypatch.setattr(engines, "_wait_for", waits_in_vain)
         assert "controller" in bounded(lambda: own.restart(1))
     else:
         threading.Timer(0.3, kill, [own]).start()

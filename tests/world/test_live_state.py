@@ -87,6 +87,7 @@ def test_sequence_numbers_faults_and_holds_continue(grouped):
     grouped.release()
 
 
+@pytest.mark.full
 def test_the_fence_is_that_of_the_run(grouped):
     ok(grouped.run(live.uses, stream=None, fence="off"))
     run = grouped.run(live.differs, stream=None).wait(60)

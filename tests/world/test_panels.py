@@ -349,6 +349,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
 # -- break and fix
 
 
+@pytest.mark.full
 def test_a_fault_of_the_form_strikes_and_gives_its_finding(desk):
     shown = desk.dashboard
     desk.does("kind", kind="skip")

@@ -88,6 +88,7 @@ def test_a_re_enactment_is_a_run_like_any_other(world, reenact):
     assert not world.closed  # it is somebody else's
 
 
+@pytest.mark.full
 def test_ranks_are_held_before_a_call_and_step(world):
     holding = world.hold("all_reduce", ranks=0)
     reenactment = ddpnb.reenact(recording_of(programs.never_called), world, wait=False)
