@@ -121,7 +121,6 @@ def test_build_leaves_the_repository_as_it_was(tmp_path):
 
 @pytest.mark.full
 @pytest.mark.world
-@pytest.mark.beside
 @pytest.mark.timeout(120)
 def test_server_opens_and_a_kernel_of_it_launches_ranks():
     with lab() as server:

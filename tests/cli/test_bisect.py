@@ -55,7 +55,7 @@ PAIR = "given.evaluate and given.num_workers > 2"
 GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 
 pytestmark = pytest.mark.timeout(240)
-LIVE = [pytest.mark.world, pytest.mark.beside]
+LIVE = [pytest.mark.world]
 on_real_ranks = pytest.mark.parametrize("bisect", [pytest.param("real", marks=LIVE)], indirect=True)
 
 

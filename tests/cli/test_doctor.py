@@ -16,7 +16,7 @@ from ddpnb.cli import main
 from ddpnb.control.doctor import examine
 from ddpnb.model.startup import STEPS
 
-pytestmark = [pytest.mark.world, pytest.mark.beside]
+pytestmark = [pytest.mark.world]
 
 
 def test_a_machine_that_is_well(tmp_path, capsys):

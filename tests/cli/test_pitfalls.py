@@ -35,7 +35,6 @@ def test_wrong_use(capsys, arguments, words):
 
 
 @pytest.mark.world
-@pytest.mark.beside
 def test_run_broken_and_fixed(capfd):
     assert main(["pitfalls", "run", "barrier-under-if"]) == 3
     told = capfd.readouterr().err

@@ -69,7 +69,6 @@ if sys.argv[1:] == [os.environ["WORLD_SIZE"]]:
 
 @pytest.mark.full
 @pytest.mark.world
-@pytest.mark.beside
 def test_each_size_is_run_and_the_worst_status_counts(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)
@@ -85,7 +84,6 @@ def test_each_size_is_run_and_the_worst_status_counts(tmp_path, cli):
 
 
 @pytest.mark.world
-@pytest.mark.beside
 def test_the_account_of_a_run(tmp_path, cli):
     script = tmp_path / "s.py"
     script.write_text(SCRIPT)

@@ -177,7 +177,6 @@ def test_nothing_but_the_standard_library_is_needed_to_read(project):
 
 
 @pytest.mark.world
-@pytest.mark.beside
 def test_counts_of_a_run(project, cli, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(project))
     done = cli("scan", "--run", "2", "--json", "scan.json", "scripts/train.py", "--", "--x", "1", fork=True)
@@ -193,7 +192,6 @@ def test_counts_of_a_run(project, cli, monkeypatch):
 
 @pytest.mark.full
 @pytest.mark.world
-@pytest.mark.beside
 def test_counts_of_a_healthy_run(tmp_path, cli):
     done = cli("scan", "--run", "4", VICTIMS / "healthy.py", "--", "other_lines", cwd=tmp_path, fork=True)
     assert done.returncode == 0, done.stderr

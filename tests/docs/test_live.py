@@ -14,7 +14,7 @@ import ddpnb
 from tests.docs.code_blocks import blocks
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.world, pytest.mark.beside]
+pytestmark = [pytest.mark.world]
 
 
 def plain(text: str) -> str:

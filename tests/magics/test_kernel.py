@@ -14,7 +14,7 @@ from jupyter_client.manager import KernelManager
 from ddpnb.recorder.protocol import FORK
 from tests.conftest import alive
 
-pytestmark = [pytest.mark.world, pytest.mark.beside, pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.world, pytest.mark.filterwarnings("ignore")]
 
 
 @dataclass

@@ -78,7 +78,6 @@ def test_where_nothing_is_wrong_there_is_nothing_to_re_enact():
 
 @pytest.mark.full
 @pytest.mark.world
-@pytest.mark.beside
 def test_it_is_re_enacted_twice_and_ended(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     panel = ddpnb.show(recording_of(programs.never_called, 2))

@@ -27,17 +27,3 @@ def traced_world(ran, request):
 def scenario(request):
     """Runs a scenario, or reads its recording."""
     return Scenarios(request)
-
-
-@pytest.fixture
-def only_lines_that_ran(ran):
-    """Checks a run: each line that its findings name was executed by that rank; returns how many are named."""
-    ran.clear()
-
-    def check(run, least=0):
-        named, wrong = ran.check(run.diagnosis)
-        assert wrong == [], f"lines that the named rank did not execute\n{run.diagnosis}"
-        assert named >= least, f"no line is named\n{run.diagnosis}"
-        return named
-
-    return check
