@@ -32,6 +32,7 @@ def launch(
     devices: Sequence[int] | None = None,
     fence: str = "raise",
     patience: float = PATIENCE,
+    end_after_patience: bool = False,
     debug: bool = False,
     port: int | None = None,
     timeout: float = 60.0,
@@ -46,7 +47,8 @@ def launch(
         backend: ``nccl`` or ``gloo``; by default DDP_BACKEND, else NCCL where there are GPUs.
         devices: CUDA devices to use, in rank order.
         fence: what to do when ranks issue mismatched collectives: ``raise``, ``warn`` or ``off`` (no check).
-        patience: seconds that a rank may be blocked outside any collective before it is reported as a hang.
+        patience: seconds that a rank may be blocked outside any collective before a warning says so.
+        end_after_patience: it is a hang then, although the rank may still go on: for tests, and where nobody watches.
         debug: set the debugging variables of torch and NCCL that are safe for the backend.
         port: MASTER_PORT; by default a free port, chosen for each run.
         timeout: seconds to wait for all ranks to start.
@@ -76,7 +78,14 @@ def launch(
     imports = imports_for(fork)
     timeout = arguments.seconds("timeout", timeout)
     working_directory()
-    options = {"fence": fence, "patience": patience, "debug": debug, "port": port, "quiet": quiet}
+    options = {
+        "fence": fence,
+        "patience": patience,
+        "end_after_patience": end_after_patience,
+        "debug": debug,
+        "port": port,
+        "quiet": quiet,
+    }
     if hosts is not None:
         if devices is not None or port is not None or fork:
             raise UsageError("devices=, port= and fork= are for ranks on this machine.", "Leave them out with hosts=.")

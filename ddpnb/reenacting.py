@@ -143,7 +143,7 @@ def reenact(
                 f"Launch {plan.size} ranks, or leave world out.",
             )
         live = undo.enter_context(launch(plan.size, backend="gloo", quiet=quiet)) if world is None else world
-        run = live.run(path, stream=not quiet, patience=PATIENCE_S)
+        run = live.run(path, stream=not quiet, patience=PATIENCE_S, end_after_patience=True)
         reenactment = Reenactment(plan, live, run, path, undo)
         if wait:
             reenactment.wait()

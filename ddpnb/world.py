@@ -16,6 +16,7 @@ from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.replacement import START_S, Replacement
 from ddpnb.control.restart import Restart, Restarted
 from ddpnb.control.run import Run
+from ddpnb.control.run_requests import Terms
 from ddpnb.control.runs import Runs
 from ddpnb.control.startup import Startup
 from ddpnb.errors import WorldError
@@ -47,6 +48,7 @@ class World(LiveRanks):
         *,
         fence: str,
         patience: float,
+        end_after_patience: bool = False,
         debug: bool,
         port: int | None,
         quiet: bool,
@@ -58,7 +60,8 @@ class World(LiveRanks):
         replacement = Replacement(ranks, self._faults)
         self._groups = Groups(ranks, self._breakpoints, self._faults, replacement, self._releasing, fence)
         self._restart = Restart(ranks, replacement, self._groups, self._releasing)
-        self._runs = Runs(ranks, self._breakpoints, self._faults, self._releasing, self._restart, fence, patience)
+        terms = Terms(fence, patience, end_after_patience)
+        self._runs = Runs(ranks, self._breakpoints, self._faults, self._releasing, self._restart, terms)
         open_worlds.add(self)
 
     def _start(self, timeout: float) -> None:
@@ -78,12 +81,12 @@ class World(LiveRanks):
     @property
     def fence(self) -> str:
         """What happens on mismatched collectives: ``raise``, ``warn`` or ``off``. ``run(fence=)`` overrides it."""
-        return self._runs.fence
+        return self._runs.terms.fence
 
     @property
     def patience(self) -> float:
         """Seconds that a rank may be blocked outside any collective. ``run(patience=)`` overrides it."""
-        return self._runs.patience
+        return self._runs.terms.patience
 
     @property
     def launch_s(self) -> float:
@@ -101,6 +104,7 @@ class World(LiveRanks):
         leave_after_crash: bool = False,
         fence: str | None = None,
         patience: float | None = None,
+        end_after_patience: bool | None = None,
         fresh: bool = False,
     ) -> Run:
         """Run a torchrun script, unmodified, or a function, on all ranks; returns at once.
@@ -122,7 +126,7 @@ class World(LiveRanks):
             leave_after_crash: when a rank has failed, wait no longer than ``patience`` for the others
                 before the outcome is fixed.
             fence: as for ``launch()``, for this run only; by default that of the World.
-            patience: as for ``launch()``, for this run only; by default that of the World.
+            patience, end_after_patience: as for ``launch()``, for this run only; by default those of the World.
             fresh: run the script in plain processes of its own, one per rank, as ``ddpnb run`` does: for a program
                 that does not run in a notebook's process. They take the place of the World's ranks until they end.
 
@@ -146,6 +150,7 @@ class World(LiveRanks):
             leave_after_crash=leave_after_crash,
             fence=fence,
             patience=patience,
+            end_after_patience=end_after_patience,
             fresh=fresh,
         )
 

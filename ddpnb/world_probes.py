@@ -49,7 +49,7 @@ class WorldProber:
         parts = [one for one in self._components if not self._in_order or one.name in trying.command]
         looks = {name: value for name, value in trying.environment.items() if value is not None}
         probe = Selected(self._target, parts, trying.command, self._args, fresh=True, environment=looks)
-        started = world.run(probe, stream=None)
+        started = world.run(probe, stream=None, end_after_patience=True)
         diagnosis, folder = started.wait().diagnosis, working_directory()
         if started.outcome == "released":
             raise ProbeEnded("the probe was ended.", "It has no answer: run it again, or judge it yourself.")

@@ -123,7 +123,9 @@ def forked():
 
 @pytest.fixture(scope="session")
 def shared_world(forks):
-    with ddpnb.launch(4, patience=3.0, quiet=True, fork="training" if forks else False) as world:
+    with ddpnb.launch(
+        4, patience=3.0, end_after_patience=True, quiet=True, fork="training" if forks else False
+    ) as world:
         yield world
 
 

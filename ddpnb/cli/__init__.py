@@ -51,10 +51,10 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 
 
 def add_patience(parser: argparse.ArgumentParser) -> None:
-    """The option of a command that decides what hangs."""
+    """The option of a command that decides what may hang."""
     parser.add_argument(
         "--patience", type=float, default=10.0, metavar="S",
-        help="seconds a rank may be blocked outside any collective before it counts as hung (default: 10)",
+        help="seconds a rank may be blocked outside any collective before a warning says so (default: 10)",
     )  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def _run(pitfall: Pitfall, *, fixed: bool) -> int:
     from ddpnb.launching import launch
     from ddpnb.render import card
 
-    with launch(pitfall.ranks, patience=min(pitfall.patience, 10.0), fence=pitfall.fence) as world:
+    patience = min(pitfall.patience, 10.0)
+    with launch(pitfall.ranks, patience=patience, end_after_patience=True, fence=pitfall.fence) as world:
         run = world.run(pitfall.fixed if fixed else pitfall.broken, leave_after_crash=True).wait()
         card.show(run.diagnosis)
         if not fixed:

@@ -39,6 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_ranks(parser)
     add_patience(parser)
     parser.add_argument(
+        "--end-after-patience", action="store_true",
+        help="end the job also for a finding that is not proven: a rank that has been blocked for --patience seconds, and may "
+        "still go on (for CI)",
+    )  # fmt: skip
+    parser.add_argument(
         "--fence",
         choices=("raise", "warn", "off"),
         default="raise",
@@ -148,6 +153,7 @@ def of_command(arguments: argparse.Namespace) -> int:
         arguments.command_line,
         fence=arguments.fence,
         patience=arguments.patience,
+        end_after_patience=arguments.end_after_patience,
         backend=arguments.backend,
         log_dir=arguments.log_dir,
     ) as job:
@@ -215,6 +221,8 @@ def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, 
         fork=arguments.fork,
         fence=arguments.fence,
         patience=arguments.patience,
+        end_after_patience=arguments.end_after_patience,
+        say=say,
         debug=arguments.debug,
         port=arguments.master_port,
         log_dir=log_dir or arguments.log_dir,
@@ -234,7 +242,8 @@ def report(
     if not kept:
         job.close()
     with suppress(OSError, ValueError):
-        if diagnosis.findings or (diagnosis.outcome != "ok" and run is not None):
+        told = [finding for finding in diagnosis.findings if not finding.withdrawn]  # these have been shown
+        if told or (diagnosis.outcome != "ok" and run is not None):
             show_diagnosis(diagnosis)
         show_lines(executed, arguments)
         if account:

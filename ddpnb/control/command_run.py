@@ -43,12 +43,13 @@ class GroupWatch:
     Args:
         processes: of its ranks.
         patience: seconds that a rank may be blocked outside any collective, and that further ranks are waited for.
+        end_after_patience: as for ``RunMonitor``.
     """
 
-    def __init__(self, processes: JobProcesses, patience: float) -> None:
+    def __init__(self, processes: JobProcesses, patience: float, end_after_patience: bool) -> None:
         self.processes = processes
         self.monitor: RunMonitor | None = None
-        self._patience = patience
+        self._patience, self._end_after_patience = patience, end_after_patience
         self._count, self._since = 0, time.monotonic()
 
     def look(self) -> None:
@@ -64,7 +65,9 @@ class GroupWatch:
         ended = any(self.processes.exit_status(rank) is not None for rank in found)
         if len(found) >= local_size(self.processes) or ended or now - self._since > self._patience:
             size = max(known.size for known in found.values())
-            self.monitor = monitor_job(self.processes, range(size), self._patience)
+            self.monitor = monitor_job(
+                self.processes, range(size), self._patience, end_after_patience=self._end_after_patience, say=_say
+            )
 
 
 class CommandRun:
@@ -72,7 +75,7 @@ class CommandRun:
 
     Args:
         command: program and arguments, as typed without ddpnb.
-        fence, patience: as for ``launch()``.
+        fence, patience, end_after_patience: as for ``launch()``.
         backend: that scripts get, whichever they ask for; None: the one they ask for.
         log_dir: folder for a copy of the output; None: there is none.
         apart: its output is only copied, it reads nothing, and what it has left running in the end is ended too.
@@ -90,6 +93,7 @@ class CommandRun:
         *,
         fence: str,
         patience: float,
+        end_after_patience: bool = False,
         backend: str | None,
         log_dir: str | None,
         apart: bool = False,
@@ -97,7 +101,7 @@ class CommandRun:
         directory: str | None = None,
     ) -> None:
         self.status: int | None = None  # of the command
-        self._patience, self._apart = patience, apart
+        self._patience, self._end_after_patience, self._apart = patience, end_after_patience, apart
         self._groups: dict[str, GroupWatch] = {}
         self._ended: float | None = None  # when the command had ended
         self._said: set[int] = set()  # processes that are not recorded
@@ -145,7 +149,7 @@ class CommandRun:
         status = self._command.status
         for folder in self._command.starts():
             if folder not in self._groups:
-                self._groups[folder] = GroupWatch(self._processes_in(folder), self._patience)
+                self._groups[folder] = GroupWatch(self._processes_in(folder), self._patience, self._end_after_patience)
             self._groups[folder].look()
         monitors = self._monitors
         if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):

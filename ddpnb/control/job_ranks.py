@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from ddpnb.control.ranks import Ranks
@@ -15,6 +15,8 @@ def monitor_job(
     ranks: Sequence[int],
     patience: float,
     *,
+    end_after_patience: bool = False,
+    say: Callable[[str], None] | None = None,
     log_dir: str | None = None,
     stream: TextIO | None = None,
     launch_s: float = 0.0,
@@ -26,6 +28,7 @@ def monitor_job(
         processes: of the ranks.
         ranks: all of the world, also those that were not seen on this host.
         patience: seconds that a rank may be blocked outside any collective.
+        end_after_patience, say: as for ``RunMonitor``.
         log_dir: folder with the output of each rank, None: that of the job.
         stream: where to print the output; None: nowhere.
         launch_s: how long the launch took.
@@ -40,6 +43,8 @@ def monitor_job(
         ranks,
         job_endings(folder, ranks),
         patience=patience,
+        end_after_patience=end_after_patience,
+        say=say,
         stream=stream,
         launch_s=launch_s,
         leave_after_crash=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TextIO
@@ -30,7 +30,8 @@ class PlainRun:
         plan: the device of each rank.
         program: what each rank runs.
         fork: fork the ranks from one process with torch imported.
-        fence, patience, debug: as for ``launch()``.
+        fence, patience, end_after_patience, debug: as for ``launch()``.
+        say: shows a warning; None: in the stream.
         port: MASTER_PORT; None: a free one.
         log_dir: folder for the complete output of each rank; None: one that is removed in the end.
         stream: where to print the output; None: nowhere.
@@ -51,6 +52,8 @@ class PlainRun:
         fork: bool = False,
         fence: str,
         patience: float,
+        end_after_patience: bool = False,
+        say: Callable[[str], None] | None = None,
         debug: bool = False,
         port: int | None = None,
         log_dir: str | None = None,
@@ -91,6 +94,8 @@ class PlainRun:
                 processes,
                 ranks,
                 patience,
+                end_after_patience=end_after_patience,
+                say=say,
                 log_dir=log_folder,
                 stream=stream,
                 launch_s=time.monotonic() - began,

@@ -102,6 +102,7 @@ class Prober:
         common = [
             *(["--backend", backend] if backend else []),
             *(["--patience", f"{job.patience:g}"] if job.patience != Job().patience else []),
+            "--end-after-patience",
         ]
         if not job.script:
             return common
@@ -173,6 +174,7 @@ class Prober:
             fork=self.job.fork,
             fence="raise",
             patience=self.job.patience,
+            end_after_patience=True,
             log_dir=logs,
             stream=None,
             environment=environment,
@@ -188,6 +190,7 @@ class Prober:
             trying.command,
             fence="raise",
             patience=self.job.patience,
+            end_after_patience=True,
             backend=self.job.backend,
             log_dir=logs,
             apart=True,

@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from ddpnb import arguments
+from ddpnb.diagnosis import unproven
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import FaultMissed
-from ddpnb.model.findings import Diagnosis
+from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
@@ -43,6 +44,8 @@ class RunMonitor:
         stream_limit: bytes after which the copy stops; None: never.
         launch_s: how long the launch took.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
+        end_after_patience: a finding that only patience supports is a hang; else it is a warning, and the run goes on.
+        say: shows a warning; None: in the stream.
         interrupt: what Ctrl-C does while the outcome is awaited; None: raise KeyboardInterrupt.
         logs_are_removed: with the World.
     """
@@ -61,6 +64,8 @@ class RunMonitor:
         stream_limit: int | None = None,
         launch_s: float = 0.0,
         leave_after_crash: bool = False,
+        end_after_patience: bool = False,
+        say: Callable[[str], None] | None = None,
         interrupt: Callable[[], object] | None = None,
         logs_are_removed: bool = False,
     ) -> None:
@@ -94,7 +99,13 @@ class RunMonitor:
             self._stopping,
             patience=patience,
             leave_after_crash=leave_after_crash,
+            end_after_patience=end_after_patience,
+            warn=self._warn,
+            withdraw=self._withdraw,
         )
+        self._end_after_patience = end_after_patience
+        self._say = say if say is not None else self._stream.say
+        self._warnings: list[Finding] = []  # that were told while the run went on
         self._interrupt = interrupt
         self._released = False
         self._began = time.monotonic()
@@ -219,6 +230,17 @@ class RunMonitor:
 
     # -- the thread
 
+    def _warn(self, recording: Recording, finding: Finding) -> None:
+        self._warnings.append(finding)
+        self._say(f"warning: {unproven.sentence(recording, finding)}.")
+
+    def _withdraw(self, finding: Finding, after_s: float) -> None:
+        ranks = finding.culprits or finding.waiting
+        went_on = f"{phrases.ranks(ranks)} went on after {after_s:.0f} s"
+        told = replace(finding, withdrawn=True, evidence=(*finding.evidence, f"Withdrawn: {went_on}."))
+        self._warnings = [told if known is finding else known for known in self._warnings]
+        self._say(f"{went_on}: the warning is withdrawn.")
+
     def settle(self, *, released: bool = False) -> None:
         """Fix the diagnosis now: ranks of this run are about to be restarted or released."""
         self.stop_watching()
@@ -260,4 +282,7 @@ class RunMonitor:
         now = time.monotonic()
         timing = {"launch_s": self._launch_s, "run_s": now - self._began}
         timing["diagnosis_s"] = max(0.0, now - since_ns * 1e-9) if since_ns else 0.0
-        return replace(diagnose(recording, self.patience), timing=timing)
+        found = diagnose(recording, self.patience, end_after_patience=self._end_after_patience)
+        known = {(finding.code, finding.culprits) for finding in found.findings}
+        told = tuple(warning for warning in self._warnings if (warning.code, warning.culprits) not in known)
+        return replace(found, findings=(*found.findings, *told), timing=timing)

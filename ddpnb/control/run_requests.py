@@ -10,7 +10,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ddpnb import arguments
 from ddpnb.errors import ScriptNotFound, UsageError, WorldError
@@ -19,6 +19,14 @@ from ddpnb.recorder.protocol import NAMESPACE
 FENCES = ("raise", "warn", "off")
 
 _NAME = re.compile(r"cell\d{1,9}|In\[\d{1,9}\]")  # what is shown without the world's folder
+
+
+class Terms(NamedTuple):
+    """How a run is checked, and when it hangs: see ``launch()``."""
+
+    fence: str
+    patience: float
+    end_after_patience: bool
 
 
 def check_terms(fence: str, patience: float) -> None:

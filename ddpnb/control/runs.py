@@ -20,6 +20,7 @@ from ddpnb.control.release import Releasing
 from ddpnb.control.restart import Restart
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.control.run_requests import Terms
 from ddpnb.errors import UsageError
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.jobs.injection import injected
@@ -37,7 +38,7 @@ class Runs:
 
     Args:
         ranks, breakpoints, faults, releasing, restart: the other parts of the World.
-        fence, patience: for runs that do not choose their own.
+        terms: of runs that do not choose their own.
     """
 
     def __init__(
@@ -47,16 +48,14 @@ class Runs:
         faults: Faults,
         releasing: Releasing,
         restart: Restart,
-        fence: str,
-        patience: float,
+        terms: Terms,
     ) -> None:
         self._ranks = ranks
         self._breakpoints = breakpoints
         self._faults = faults
         self._releasing = releasing
         self._restart = restart
-        self.fence = fence
-        self.patience = patience
+        self.terms = terms
 
     def run(
         self,
@@ -65,6 +64,7 @@ class Runs:
         *,
         fence: str | None,
         patience: float | None,
+        end_after_patience: bool | None,
         fresh: bool,
         **output: Any,
     ) -> Run:
@@ -77,8 +77,9 @@ class Runs:
             )
         if fresh and not script:
             raise UsageError("fresh=True is for scripts.", "A function runs in the ranks of the World: leave it out.")
-        terms = self.fence if fence is None else fence, self.patience if patience is None else patience
-        run_requests.check_terms(*terms)
+        chosen = {"fence": fence, "patience": patience, "end_after_patience": end_after_patience}
+        terms = self.terms._replace(**{name: value for name, value in chosen.items() if value is not None})
+        run_requests.check_terms(terms.fence, terms.patience)
         order, payload = (
             (run_requests.of_script(target, args, elsewhere=bool(self._ranks.plan.hosts)), None)
             if script
@@ -121,7 +122,7 @@ class Runs:
             order = run_requests.of_cell(code, self._ranks.folders.output, name)
             order["environment"] = {"TTY_COMPATIBLE": "1"} if draws and "TTY_COMPATIBLE" not in os.environ else {}
             self._restart.prepare(chosen, "cell")
-            run = self._start(order, None, chosen, (self.fence, self.patience), stream=stream)
+            run = self._start(order, None, chosen, self.terms, stream=stream)
             run._monitor.what = "cell"
             return run
 
@@ -130,7 +131,7 @@ class Runs:
         order: dict[str, Any],
         payload: bytes | None,
         ranks: Sequence[int],
-        terms: tuple[str, float],
+        terms: Terms,
         **output: Any,
     ) -> Run:
         """Start a run in the processes of the World."""
@@ -140,7 +141,7 @@ class Runs:
         endings = {rank: shared.folders.ending(number, rank) for rank in range(shared.size)}
         monitor = self._monitor(lambda _: shared.processes, shared.memory, endings, ranks, terms, **output)
         port = shared.new_port()
-        order |= {"fence": terms[0], "directory": directory}
+        order |= {"fence": terms.fence, "directory": directory}
         holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
         orders: dict[int, dict[str, Any]] = {}
         for rank in ranks:
@@ -150,7 +151,7 @@ class Runs:
         self._faults.run_started()
         return shared.begun(monitor)
 
-    def _start_fresh(self, program: Program, ranks: Sequence[int], terms: tuple[str, float], **output: Any) -> Run:
+    def _start_fresh(self, program: Program, ranks: Sequence[int], terms: Terms, **output: Any) -> Run:
         """Start a script in processes of its own, which are the ranks until they end."""
         shared = self._ranks
         directory = working_directory()
@@ -163,7 +164,7 @@ class Runs:
 
         monitor = self._monitor(processes, folder, job_endings(folder, ranks), ranks, terms, **output)
         port = shared.new_port()
-        common = injected(without_kernel(os.environ), folder, terms[0]) | {protocol.RUN: str(monitor.number)}
+        common = injected(without_kernel(os.environ), folder, terms.fence) | {protocol.RUN: str(monitor.number)}
         holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
         environments: dict[int, dict[str, str]] = {}
         for rank in ranks:
@@ -189,7 +190,7 @@ class Runs:
         memory: str,
         endings: Mapping[int, str],
         ranks: Sequence[int],
-        terms: tuple[str, float],
+        terms: Terms,
         *,
         stream: TextIO | bool | None,
         log_dir: str | os.PathLike[str] | None = None,
@@ -213,7 +214,8 @@ class Runs:
             folder,
             ranks,
             endings,
-            patience=terms[1],
+            patience=terms.patience,
+            end_after_patience=terms.end_after_patience,
             stream=shown,
             stream_limit=_NOTEBOOK_OUTPUT if _in_notebook() else None,
             launch_s=shared.launch_s,

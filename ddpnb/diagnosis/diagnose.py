@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb import arguments
-from ddpnb.diagnosis import reported, rules
+from ddpnb.diagnosis import reported, rules, unproven
 from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.causes import extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
@@ -44,12 +44,15 @@ from ddpnb.model.recording import RankRecord, Recording
 _NOBODY_WAITS = 3
 
 
-def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
+def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_patience: bool = False) -> Diagnosis:
     """What is wrong, which ranks are at fault, and the evidence for it.
+
+    What follows only from how long ranks have been blocked is no proof, since they may go on: it is a warning.
 
     Args:
         recording: of ``World.snapshot()``, of a run, loaded from a file, or written by hand.
         patience: seconds that a rank may be blocked outside any collective without computing.
+        end_after_patience: such a finding is an error, and the outcome a hang.
 
     Returns:
         The findings, root cause first.
@@ -73,16 +76,27 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     standing, given = standings(recording), recording
     if (recording := endings.left_before_the_signal(given)) is not given:
         standing = standings(recording)
-    if (cut_off := unreachable.find(recording, standing)) is not None:
-        return _cut_off(recording, cut_off, exit_codes)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
+    found = _of_ranks(recording, standing, exit_codes, patience)
+    if end_after_patience or not found.errors or None not in exit_codes.values():
+        return found
+    return unproven.warned(recording, found, _of_ranks(recording, standing, exit_codes, unproven.ONLY_PROVEN))
+
+
+def _of_ranks(
+    recording: Recording, standing: dict[int, Standing], exit_codes: dict[int, int | None], patience: float
+) -> Diagnosis:
+    """The diagnosis of ranks that are observed."""
+    if (cut_off := unreachable.find(recording, standing)) is not None:
+        return _cut_off(recording, cut_off, exit_codes, patience)
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = [
         _with_gaps(recording, located(recording, finding))
         for finding in _findings(recording, standing, found_waits, held, patience)
     ]
+    findings += mismatch.was_expected(recording)
     unknown = set(range(recording.world_size)) - set(standing)
     ended = not unknown and all(s.state is RankState.ENDED for s in standing.values())
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -96,13 +110,14 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     )
 
 
-def _cut_off(recording: Recording, cut_off: Finding, exit_codes: dict[int, int | None]) -> Diagnosis:
+def _cut_off(recording: Recording, cut_off: Finding, exit_codes: dict[int, int | None], patience: float) -> Diagnosis:
     """The diagnosis while a host does not answer: nothing can be proven of its ranks, nor of those that wait for them."""
-    findings = [*endings.find(recording, {}), cut_off]
+    given_up = patience != unproven.ONLY_PROVEN
+    findings = [*endings.find(recording, {}), *([cut_off] if given_up else [])]
     return Diagnosis(
         outcome=outcome_of(recording, findings),
         findings=tuple(findings),
-        settled=True,
+        settled=given_up,
         world_size=recording.world_size,
         exit_codes=exit_codes,
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
-from ddpnb.diagnosis.hangs import endings
+from ddpnb.diagnosis.hangs import endings, mismatch
 from ddpnb.diagnosis.hangs.endings import RANK_RAISED
 from ddpnb.model.calls import CallState
+from ddpnb.model.collectives import collective_of
 from ddpnb.model.findings import Finding, Outcome
 from ddpnb.model.recording import Recording
 
@@ -15,10 +16,11 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
         r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
         for r in recording.ranks.values()
     )
-    # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
-    fenced = any(
-        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
+    # A fence stop counts even if one rank swallowed it; so does a mismatch that made ranks fail.
+    fenced = any(endings.is_fence_stop(r.ending) for r in recording.ranks.values()) or any(
+        call.state is CallState.FENCED and not mismatch.expected(recording, collective_of(recording, call))
         for r in recording.ranks.values()
+        for call in r.calls
     )
     died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
     mismatched = bool(errors) and errors[0].type.mismatch and not died

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
 
@@ -25,7 +26,7 @@ def is_settled(standing: dict[int, Standing], held: frozenset[int], errors: Sequ
         or (bool(held) and bool(errors))
         or (bool(errors) and _all_stand_in_calls(standing, patience))
         or any(f.type.after_patience for f in errors)
-        or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch)
+        or any(_stands_in(standing, f, patience) for f in errors if f.type.mismatch and not _fenced(f))
         or any(_stands_before(standing, f, patience) for f in errors if f.type.group_mismatch)
     )
 
@@ -44,6 +45,11 @@ def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float)
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
         for rank in finding.concerned
     )
+
+
+def _fenced(finding: Finding) -> bool:
+    """Whether ranks are not blocked in the mismatch: the fence has raised an exception, which the program may catch."""
+    return finding.collective is not None and finding.collective.state is CallState.FENCED
 
 
 def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:

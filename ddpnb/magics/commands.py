@@ -69,7 +69,10 @@ class DdpMagics(Magics):
     @argument("--backend", metavar="B", help="nccl or gloo (default: DDP_BACKEND, else nccl with GPUs)")
     @argument("--fence", choices=FENCES, default="raise", help="what to do on mismatched collectives (default: raise)")
     @argument("--patience", type=float, default=10.0, metavar="S",
-              help="seconds that a rank may be blocked outside any collective before this is reported (default: 10)")  # fmt: skip
+              help="seconds that a rank may be blocked outside any collective before a warning says so (default: 10)")  # fmt: skip
+    @argument(
+        "--end-after-patience", action="store_true", help="report it as a hang, although the rank may still go on"
+    )
     @argument("--devices", type=arguments.ranks, metavar="0,1", help="CUDA devices to use, in rank order")
     @argument("--debug", action="store_true", help="set the debugging variables of torch and NCCL that are safe")
     @argument(
@@ -89,6 +92,7 @@ class DdpMagics(Magics):
             devices=asked.devices,
             fence=asked.fence,
             patience=asked.patience,
+            end_after_patience=asked.end_after_patience,
             debug=asked.debug,
         )
         self._launched[asked.name] = self._current = world

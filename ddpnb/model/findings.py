@@ -80,7 +80,8 @@ class Finding:
     ``certainty``: ``proven`` follows from what was recorded; ``timed``: ranks made no progress for ``patience``;
     ``likely``: the code or a culprit had to be inferred, for example from source text or from names.
 
-    ``moments``: (rank, ns): when each rank was at the point where the finding shows. Not part of its JSON.
+    ``moments``: (rank, ns): when each rank was at the point where the finding shows. ``withdrawn``: a warning whose ranks have
+    gone on. Not part of its JSON.
     """
 
     type: FindingType
@@ -97,6 +98,7 @@ class Finding:
     certainty: Certainty = "proven"
     hint: Hint | None = None
     moments: tuple[tuple[int, int], ...] = ()
+    withdrawn: bool = False
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -111,6 +113,11 @@ class Finding:
     def name(self) -> str:
         """The name of its type, such as ``"collective-missing"``."""
         return self.type.name
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it is a warning since ranks may still go on: only how long they have been blocked supports it."""
+        return self.severity == "warning" and self.certainty == "timed"
 
     @property
     def concerned(self) -> frozenset[int]:

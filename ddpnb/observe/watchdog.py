@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.blackbox import Status
-from ddpnb.model.findings import Diagnosis
+from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Activity, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
@@ -39,6 +39,9 @@ class Watchdog:
         stopping: set to stop.
         patience: seconds that a rank may be blocked outside any collective.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
+        end_after_patience: a finding that only patience supports is an outcome too.
+        warn: told of each such finding once, with the Recording that it is from, if it is none.
+        withdraw: told of one whose ranks have gone on, after how many seconds.
     """
 
     def __init__(
@@ -52,6 +55,9 @@ class Watchdog:
         *,
         patience: float,
         leave_after_crash: bool,
+        end_after_patience: bool,
+        warn: Callable[[Recording, Finding], object],
+        withdraw: Callable[[Finding, float], object],
     ) -> None:
         self._processes = processes
         self._observer = observer
@@ -61,6 +67,10 @@ class Watchdog:
         self._stopping = stopping
         self._patience = patience
         self._leave_after_crash = leave_after_crash
+        self._end_after_patience = end_after_patience
+        self._warn, self._withdraw = warn, withdraw
+        # What was warned of, since when the ranks were blocked, and when it was told; None: it was withdrawn.
+        self._warned: dict[tuple[object, ...], tuple[Finding, float, float] | None] = {}
         self._statuses: dict[int, Status] = {}
         self._changed: dict[int, float] = {}  # when the black box of each rank last changed
         # The last look, and the last at which a rank made no progress.
@@ -85,17 +95,23 @@ class Watchdog:
             now = time.monotonic()
             activities = self._look(now)
             if not activities:
+                self._withdraw_for(frozenset(), now)
                 return self._observer.record(ask=False)
             self._check_answers(activities)
             if self._leave_after_crash and self._crashed_at is not None and now - self._crashed_at > self._patience:
                 return self._observer.record()
             if self._is_cut_off(activities, now):
-                if now - (self._silent_at or now) > self._patience:
+                if now - (self._silent_at or now) > self._patience and now >= next_proof:
+                    next_proof = now + _PAUSE_AT_MOST_S
                     recording = self._observer.record()
                     if recording.host.get("silent_hosts"):  # not heard again while it was taken
-                        return recording
+                        if self._end_after_patience:
+                            return recording
+                        for finding in _doubts(self._diagnosed(recording)).values():
+                            self._tell(recording, finding)
                 continue
             still = self._still(activities, now)
+            self._withdraw_for(still, now)
             if still != still_before:
                 still_before, pause = still, _STILL_S
                 next_proof = min(next_proof, now)
@@ -183,22 +199,50 @@ class Watchdog:
         read at one moment.
         """
         before = self._observer.statuses()
-        first = diagnose(self._observer.record(), self._patience)
-        if not first.settled or not first.errors:
+        first = self._diagnosed(self._observer.record())
+        if not (first.settled and first.errors) and not _doubts(first):
             return None
         time.sleep(_STILL_S / 2)
         recording = self._observer.record()
-        second = diagnose(recording, self._patience)
-        if not second.settled or not second.errors:
+        second = self._diagnosed(recording)
+        if not (second.settled and second.errors) and not _doubts(second):
             return None
         after = self._observer.statuses()
-        if any(before[rank] != after[rank] for rank in _concerned(second) if rank in before):
-            return None
+        moved = {rank for rank in before if before[rank] != after[rank]}
         running = [rank for rank in self._ranks if self._observer.ending(rank) is None]
         if not self._reachable(False) or self._is_cut_off(running, time.monotonic()):
             return None  # the connection was lost or stopped meanwhile: no rank could answer
-        same = _what(first) == _what(second)
-        return (recording, second) if same else None
+        for about in _doubts(first).keys() & _doubts(second).keys():
+            finding = _doubts(second)[about]
+            if moved.isdisjoint(finding.concerned):
+                self._tell(recording, finding)
+        if not second.settled or not second.errors or not moved.isdisjoint(_concerned(second)):
+            return None
+        return (recording, second) if _what(first) == _what(second) else None
+
+    def _diagnosed(self, recording: Recording) -> Diagnosis:
+        return diagnose(recording, self._patience, end_after_patience=self._end_after_patience)
+
+    def _tell(self, recording: Recording, finding: Finding) -> None:
+        """Warn of a finding that is not proven, once."""
+        if _about(finding) not in self._warned:
+            since = min((self._changed[rank] for rank in finding.concerned if rank in self._changed), default=0.0)
+            self._warned[_about(finding)] = finding, since, time.monotonic()
+            self._warn(recording, finding)
+
+    def _withdraw_for(self, still: frozenset[int], now: float) -> None:
+        """Withdraw the warnings about ranks of which one has gone on: it has made progress, computes, or has ended well."""
+        for about, told in self._warned.items():
+            if told is None:
+                continue
+            finding, since, told_at = told
+            if any(self._has_gone_on(rank, still, told_at) for rank in finding.culprits or finding.concerned):
+                self._warned[about] = None
+                self._withdraw(finding, now - since)
+
+    def _has_gone_on(self, rank: int, still: frozenset[int], told_at: float) -> bool:
+        ending = self._observer.ending(rank)
+        return ending.well if ending is not None else rank not in still or self._changed.get(rank, 0.0) > told_at
 
     def _check_answers(self, activities: Mapping[int, Activity]) -> None:
         """Raise if the request that began the run ended without a record of how the script ended.
@@ -225,3 +269,13 @@ def _concerned(diagnosis: Diagnosis) -> set[int]:
 
 def _what(diagnosis: Diagnosis) -> list[object]:
     return [(finding.code, finding.culprits, finding.sides) for finding in diagnosis.errors]
+
+
+def _doubts(diagnosis: Diagnosis) -> dict[tuple[object, ...], Finding]:
+    """The findings that are not proven, by what they are about."""
+    found = (finding for finding in diagnosis.findings if finding.unproven)
+    return {_about(finding): finding for finding in found}
+
+
+def _about(finding: Finding) -> tuple[object, ...]:
+    return finding.code, finding.culprits, finding.sides, finding.where

@@ -224,7 +224,7 @@ class Actions:
         if story.lacking:
             raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
         script = story.fixed if values.get("fixed") else story.broken
-        self._own.run(script, stream=None, fence=story.fence, patience=story.patience)
+        self._own.run(script, stream=None, fence=story.fence, patience=story.patience, end_after_patience=True)
 
     # -- start-up
 

@@ -100,8 +100,12 @@ class Groups:
         return self._box.intern(group.to_json())
 
     def _board(self, group: Group, process_group: Any, run: int) -> Announcements | None:
-        """The shared file for the fence; None if the fence is off, or has nothing to compare or no space."""
-        me = process_group.rank() if self.fence != "off" and len(group.ranks) > 1 else -1
+        """The shared file for the fence; None if the fence is off, or has nothing to compare or no space.
+
+        With TORCH_DISTRIBUTED_DEBUG=DETAIL torch compares the calls itself, and tells all ranks what it finds.
+        """
+        compares = self.fence != "off" and len(group.ranks) > 1 and not _compares_itself(process_group)
+        me = process_group.rank() if compares else -1
         if me < 0 or not os.path.isdir(self._folder):
             return None
         try:
@@ -162,6 +166,15 @@ class Groups:
 def _taken(next_seq: Any) -> int:
     """How many numbers a counter that began at 1 has given; it tells only in its repr without giving another."""
     return int(repr(next_seq.__self__).removeprefix("count(").rstrip(")")) - 1
+
+
+def _compares_itself(group: Any) -> bool:
+    wrapper = getattr(torch._C._distributed_c10d, "_ProcessGroupWrapper", None)
+    for device in ("cpu", "cuda") if wrapper is not None else ():
+        with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
+            if isinstance(group._get_backend(torch.device(device)), wrapper):
+                return True
+    return False
 
 
 def _suspend(group: Any, known: KnownGroup) -> None:

@@ -63,8 +63,8 @@ def test_a_number_of_jobs_that_makes_no_sense_is_refused(jobs):
 
 
 def test_the_options_with_which_a_probe_can_be_typed():
-    assert Prober(Job(size=2)).options(Trying(("train.py",))) == ["-n", "2"]
-    assert Prober(Job(script=False)).options(Trying(("torchrun",))) == []
+    assert Prober(Job(size=2)).options(Trying(("train.py",))) == ["-n", "2", "--end-after-patience"]
+    assert Prober(Job(script=False)).options(Trying(("torchrun",))) == ["--end-after-patience"]
     assert Prober(Job(script=False, backend="gloo", patience=30)).options(Trying(("torchrun",))) == [
-        "--backend", "gloo", "--patience", "30",
+        "--backend", "gloo", "--patience", "30", "--end-after-patience",
     ]  # fmt: skip

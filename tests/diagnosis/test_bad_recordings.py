@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import read, written
@@ -22,7 +21,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.replicas import Digest
 from ddpnb.model.stacks import Frame, Stack
-from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
+from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, group, line, record
 from tests.diagnosis.training import NET, NORMED, tensor
 
 HOUR = 3600 * 10**9

@@ -5,14 +5,14 @@ import random
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import PATIENCE, diagnose
+from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.model.calls import Call, CallState, Group, Signature
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
-from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, group, line, record
+from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, group, line, record
 
 CLOSED = "[gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:4242"
 LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1400, "_try_get_data", user=False)

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Group
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import board as boards
 from ddpnb.render import card, saved
 from ddpnb.views import board, lanes
-from tests.diagnosis.recordings import Rank, line
+from tests.diagnosis.recordings import Rank, diagnose, line
 from tests.work import Counted, work
 
 MANY, VERY_MANY, CULPRIT = 4096, 16_384, 17

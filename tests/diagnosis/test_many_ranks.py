@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
@@ -18,7 +17,7 @@ from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board as boards
 from ddpnb.render import card
 from ddpnb.views import board
-from tests.diagnosis.recordings import Rank, group, line, record
+from tests.diagnosis.recordings import Rank, diagnose, group, line, record
 
 MANY = 200
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ddpnb.diagnosis import unwaited_work
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
-from tests.diagnosis.recordings import Script, line, recorded, the_finding
+from tests.diagnosis.recordings import Script, diagnose, line, recorded, the_finding
 
 
 def test_a_work_that_nobody_waits_for():

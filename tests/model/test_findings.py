@@ -5,12 +5,11 @@ import json
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.render.findings import USUAL, hang
 
 FINDING_KEYS = {

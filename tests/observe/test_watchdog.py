@@ -104,10 +104,17 @@ def clock(monkeypatch):
     return clock
 
 
-def watch(clock, ranks, answers=None, limit=60.0, **more):
+def watch(clock, ranks, answers=None, limit=60.0, of=(0, 1), **more):
     stream = SimpleNamespace(pump=lambda: None)
-    terms = {"patience": PATIENCE, "leave_after_crash": False} | more
-    return Watchdog(ranks, ranks, [0, 1], answers or {}, stream, Stopping(clock, limit), **terms).watch()
+    ranks.told = []  # warnings, and what is withdrawn, with the moment
+    terms = {
+        "patience": PATIENCE,
+        "leave_after_crash": False,
+        "end_after_patience": False,
+        "warn": lambda _, finding: ranks.told.append(("warn", finding.code, ranks.at)),
+        "withdraw": lambda finding, after: ranks.told.append(("withdraw", finding.code, after)),
+    }
+    return Watchdog(ranks, ranks, of, answers or {}, stream, Stopping(clock, limit), **terms | more).watch()
 
 
 def idle(_at):
@@ -191,9 +198,7 @@ def test_further_ranks_have_time_to_block_too(clock, activity, seconds):
     three = record(Rank(0, 3).waits("all_reduce", line(9)), Rank(1, 3).finishes(), Rank(2, 3).computes())
     ranks = Ranks(clock, lambda _: {0: "idle", 2: activity}, recordings=lambda _: three, waits=False)
     ranks._status[2] = 0
-    terms = {"patience": PATIENCE, "leave_after_crash": False}
-    stream = SimpleNamespace(pump=lambda: None)
-    assert Watchdog(ranks, ranks, [0, 1, 2], {}, stream, Stopping(clock, 60), **terms).watch() is three
+    assert watch(clock, ranks, of=(0, 1, 2)) is three
     assert ranks.examined[0] + seconds < ranks.at < ranks.examined[0] + seconds + 1.2
 
 
@@ -262,8 +267,17 @@ CUT_OFF = record(Rank(0, 2).computes(), Rank(1, 2).waits("all_reduce", line(9)),
 def test_a_host_that_does_not_answer_for_as_long_as_patience_ends_the_watch(clock):
     ranks = Ranks(clock, lambda _: {0: "computing", 1: "unknown"}, recordings=lambda _: CUT_OFF)
     ranks.silent = lambda at: {"beta": (1,)} if at > 2 else {}
-    assert watch(clock, ranks) is CUT_OFF
+    assert watch(clock, ranks, end_after_patience=True) is CUT_OFF
     assert PATIENCE + 2 < ranks.at < PATIENCE + 3
+
+
+def test_a_host_that_does_not_answer_is_warned_of_once_and_ends_nothing(clock):
+    ranks = Ranks(clock, lambda _: {0: "computing", 1: "unknown"}, recordings=lambda at: CUT_OFF if at > 2 else BUSY)
+    ranks.silent = lambda at: {"beta": (1,)} if at > 2 else {}
+    assert watch(clock, ranks) is None
+    ((what, code, at),) = ranks.told
+    assert (what, code) == ("warn", "DDP708") and PATIENCE + 2 < at < PATIENCE + 3
+    assert len(ranks.examined) < 60
 
 
 def test_a_host_that_is_heard_again_while_ranks_are_asked_is_followed_further(clock):
@@ -279,3 +293,38 @@ def test_a_host_whose_ranks_have_all_ended_may_be_silent(clock):
     ranks.silent = lambda _: {"beta": (1,)}
     assert watch(clock, ranks) is BUSY
     assert ranks.at == pytest.approx(30, abs=0.2) and ranks.examined == []
+
+
+def blocked(at):
+    """Rank 1 is blocked outside any collective, and rank 0 waits for it."""
+    return record(Rank(0, 2).waits("all_reduce", line(9), idle=at), Rank(1, 2).idles(at, line(11)))
+
+
+def test_a_rank_that_is_blocked_elsewhere_is_warned_of_once_and_may_go_on(clock):
+    """After 30 s it makes progress, and the run ends well."""
+    ranks = Ranks(clock, lambda at: idle(at) if at < 35 else {}, recordings=blocked)
+    ranks._progress = lambda rank, at: rank == 1 and 30 < at < 30.1
+    assert watch(clock, ranks) is not None and ranks.at == pytest.approx(35, abs=0.2)
+    (warned, code, at), (withdrawn, same, after) = ranks.told
+    assert (warned, withdrawn, code, same) == ("warn", "withdraw", "DDP313", "DDP313")
+    assert PATIENCE < at < PATIENCE + 1.5 and after == pytest.approx(30, abs=0.3)
+
+
+def test_a_rank_that_computes_again_has_gone_on_too(clock):
+    ranks = Ranks(clock, lambda at: {0: "idle", 1: "computing" if at > 20 else "idle"}, recordings=blocked)
+    ranks._waits = False
+    assert watch(clock, ranks, limit=25) is None
+    assert [what for what, _, _ in ranks.told] == ["warn", "withdraw"]
+
+
+def test_a_rank_that_is_killed_while_it_is_blocked_has_not_gone_on(clock):
+    ranks = Ranks(clock, lambda at: idle(at) if at < 15 else {}, recordings=blocked)
+    ranks.ending = lambda rank: Ending("died", -9) if ranks.at >= 15 else None
+    watch(clock, ranks)
+    assert [what for what, _, _ in ranks.told] == ["warn"]
+
+
+def test_patience_ends_the_watch_where_that_was_asked_for(clock):
+    ranks = Ranks(clock, idle, recordings=blocked)
+    assert watch(clock, ranks, end_after_patience=True) is not None
+    assert PATIENCE < ranks.at < PATIENCE + 3 and ranks.told == []

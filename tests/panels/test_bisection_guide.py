@@ -76,7 +76,12 @@ def test_the_pair_is_found_and_written(folder):
     guide.act("begin", {"on:0": "1", "on:1": "1", "on:2": "1", "harmless:2": "0"})
     until(guide, "It fails with --amp and --log=x together.")
     guide.act("write", {})
-    assert (folder / "repro.sh").read_text().splitlines()[-1].startswith("ddpnb run -n 1 train.py --amp --log x")
+    assert (
+        (folder / "repro.sh")
+        .read_text()
+        .splitlines()[-1]
+        .startswith("ddpnb run -n 1 --end-after-patience train.py --amp --log x")
+    )
     assert not (folder / "ddpnb-bisect.json").exists()
     guide.act("over", {})
     assert guide.text == "what fails?" and "train.py --amp --log x" in guide.form.html

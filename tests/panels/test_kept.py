@@ -11,10 +11,9 @@ import pytest
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.panels import kept as kept_module
 from ddpnb.panels.kept import Kept
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "m"}, "text/plain": "all of it"}
 

@@ -48,7 +48,7 @@ class Scenario:
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        return diagnose(self.recording, self.patience)
+        return diagnosed(self.recording, self.patience)
 
     @property
     def outcome(self) -> str:
@@ -82,6 +82,11 @@ class Scenario:
     def __str__(self) -> str:
         logs = "\n".join(self.log(rank)[-1500:] for rank in self.recording.ranks)
         return f"{self.diagnosis}\n{logs}"
+
+
+def diagnosed(recording: Recording, patience: float) -> Diagnosis:
+    """As a World with ``end_after_patience`` does it."""
+    return diagnose(recording, patience, end_after_patience=True)
 
 
 class Scenarios:
@@ -119,7 +124,7 @@ class Scenarios:
         recording = without_tracer(recording)
         scenario = Scenario(recording, patience, None if isinstance(played, Recording) else played, executed)
         moved = portable(recording, self._request.getfixturevalue("tmp_path"))
-        assert _facts(diagnose(moved, patience)) == _facts(scenario.diagnosis), "another diagnosis of its recording"
+        assert _facts(diagnosed(moved, patience)) == _facts(scenario.diagnosis), "another diagnosis of its recording"
         if self._writes and (scenario.has_lines or sys.version_info >= (3, 12)):
             _write(name, moved, patience)
         self._played[name] = scenario
@@ -167,11 +172,11 @@ def _json(diagnosis: Diagnosis) -> str:
 def _write(name: str, recording: Recording, patience: float) -> None:
     """Write a recording and its diagnosis, where they tell something new: not for other times."""
     path = FOLDER / f"{name}.ddpnb"
-    expected, new = path.with_suffix(".json"), _json(diagnose(recording, patience))
+    expected, new = path.with_suffix(".json"), _json(diagnosed(recording, patience))
     if path.exists() and expected.exists():
         same = text(recording_file.load(path)) == text(recording)
         if same and masked(expected.read_text()) == masked(new):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     recording.save(path)
-    expected.write_text(_json(diagnose(recording_file.load(path), patience)))
+    expected.write_text(_json(diagnosed(recording_file.load(path), patience)))

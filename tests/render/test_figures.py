@@ -14,7 +14,6 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from ddpnb.control.comparison import Comparison, TensorDifference
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.account import Account
 from ddpnb.render.account import TimeAccount
@@ -23,7 +22,7 @@ from ddpnb.render.figures.timeline import timeline
 from ddpnb.render.palette import FIGURES, INK, RANKS
 from ddpnb.timing.scaling import compare
 from ddpnb.views.lanes import Lanes, lanes
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.render.accounts import rank as rank_account
 
 

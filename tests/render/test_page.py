@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState, Signature
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.render import saved
 from ddpnb.render.page import page
 from ddpnb.views import board
-from tests.diagnosis.recordings import Rank, Script, line, record, world_group
+from tests.diagnosis.recordings import Rank, Script, diagnose, line, record, world_group
 from tests.render.reading import Reading
 
 NASTY = '</style></pre><script>alert(1)</script><img src=x onerror="x()">'

@@ -9,13 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState, Signature
 from ddpnb.model.marks import Mark
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import perfetto
-from tests.diagnosis.recordings import Rank, line, record, world_group
+from tests.diagnosis.recordings import Rank, diagnose, line, record, world_group
 
 WORLD = world_group(2)
 MS = 1_000_000

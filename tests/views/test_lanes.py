@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
@@ -20,7 +19,7 @@ from ddpnb.views import lane_calls
 from ddpnb.views import lanes as analysis
 from ddpnb.views.columns import Shown
 from ddpnb.views.lanes import Lanes, lanes
-from tests.diagnosis.recordings import Rank, line, record, world_group
+from tests.diagnosis.recordings import Rank, diagnose, line, record, world_group
 
 MS = 1_000_000
 BEGAN = 10**12

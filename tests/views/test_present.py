@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.views.present import Processes, RunState, present
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 ALL = frozenset({0, 1, 2})
 

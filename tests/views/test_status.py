@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render.status import status_rows
 from ddpnb.views.status import status
+from tests.diagnosis.recordings import diagnose
 
 WORLD = Group((0, 1, 2), label="default_pg")
 IDLE = Process("idle", 100.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -11,7 +10,7 @@ from ddpnb.render import card as cards
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables, parts
-from tests.diagnosis.recordings import Rank, Script, line, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, line, record
 from tests.render.reading import Reading
 from tests.views.test_source_lines import hung
 

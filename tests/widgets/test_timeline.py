@@ -8,12 +8,11 @@ import struct
 import numpy as np
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 GROUP = Group((0, 1), label="default_pg")
 

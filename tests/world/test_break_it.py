@@ -49,7 +49,7 @@ class Form(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pair():
-    with ddpnb.launch(2, patience=PATIENCE_S, quiet=True, fork=True) as world:
+    with ddpnb.launch(2, patience=PATIENCE_S, end_after_patience=True, quiet=True, fork=True) as world:
         yield world
 
 

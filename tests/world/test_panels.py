@@ -109,7 +109,8 @@ def launched():
 @pytest.fixture(scope="module")
 def pair(launcher):
     assert launcher.world is not None, launcher.text
-    launcher.world._runs.patience = 2.0
+    runs = launcher.world._runs
+    runs.terms = runs.terms._replace(patience=2.0, end_after_patience=True)
     return launcher.world
 
 
@@ -164,14 +165,15 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
 @pytest.mark.full
 def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
     story, kept = pitfalls.get("collate-averages"), (desk.world.patience, desk.world.fence)
-    desk.world._runs.patience, desk.world._runs.fence = story.patience + 7, "warn"
+    runs = desk.world._runs
+    runs.terms = runs.terms._replace(patience=story.patience + 7, fence="warn")
     before = desk.world.last_run
     desk.does("pitfall", name=story.name, fixed="1")
     desk.until(lambda: desk.world.last_run is not before)
     desk.is_done()
     assert desk.world.last_run.patience == story.patience
     assert (desk.world.patience, desk.world.fence) == (story.patience + 7, "warn")
-    desk.world._runs.patience, desk.world._runs.fence = kept
+    runs.terms = runs.terms._replace(patience=kept[0], fence=kept[1])
     desk.world.last_run.wait(30)
 
 

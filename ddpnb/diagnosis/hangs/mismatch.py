@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 
 from ddpnb.diagnosis.divergence.digests import Split
 from ddpnb.diagnosis.hangs import shifted_calls, skipped_call
 from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.calls import NO_SITE, Call, CallState
 from ddpnb.model.collectives import Collective, MatchState, collectives, root_of
 from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.paths import parting
 
 OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
@@ -21,9 +23,43 @@ ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True, wa
 
 
 def first_mismatch(recording: Recording) -> Collective | None:
-    """The earliest recorded collective whose calls do not match."""
+    """The earliest recorded collective whose calls do not match, of those that the program did not expect."""
+    return min((c for c in _mismatches(recording) if not expected(recording, c)), key=_began, default=None)
+
+
+def expected(recording: Recording, collective: Collective) -> bool:
+    """Whether the calls raised an exception, the program caught that, and all its ranks have gone on since."""
+    return any(call.state in _RAISED for call in collective.calls.values()) and all(
+        _went_on(recording.ranks[rank], call) for rank, call in collective.calls.items()
+    )
+
+
+def was_expected(recording: Recording) -> list[Finding]:
+    """A note on the first mismatch that the program caught."""
+    first = min((c for c in _mismatches(recording) if expected(recording, c)), key=_began, default=None)
+    if first is None:
+        return []
+    caught = "The program caught the exception of its call, and all ranks went on."
+    found = _different_calls(recording, first)
+    return [replace(found, severity="note", evidence=(caught, *found.evidence))]
+
+
+_RAISED = (CallState.FENCED, CallState.FAILED, CallState.REFUSED)
+
+
+def _mismatches(recording: Recording) -> Iterator[Collective]:
     every = (collective for group in collectives(recording).values() for collective in group.values())
-    return min((c for c in every if c.mismatched), key=lambda c: c.began_ns, default=None)
+    return (collective for collective in every if collective.mismatched)
+
+
+def _began(collective: Collective) -> int:
+    return collective.began_ns
+
+
+def _went_on(record: RankRecord, call: Call) -> bool:
+    """Whether a rank has made another call since, or its script has ended as it was meant to."""
+    later = bool(record.calls) and record.calls[-1].number > call.number
+    return record.ending.well if record.ending is not None else later
 
 
 def explain(recording: Recording, collective: Collective) -> Finding:

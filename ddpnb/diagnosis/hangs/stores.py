@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.hangs.init_facts import knocks_within
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.startup import RENDEZVOUS_UNREACHABLE
+from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.events.startup import StoreMade
@@ -19,7 +22,7 @@ def apart(standings: dict[int, Standing], patience: float) -> Finding | None:
     made = {rank: store for rank, one in open_ranks.items() if (store := _made(one)) is not None}
     if len(open_ranks) < 2 or len(made) < len(open_ranks):
         return None
-    if not all(one.expired(patience) for one in open_ranks.values()):
+    if not all(one.expired(min(patience, PATIENCE)) for one in open_ranks.values()):
         return None
     stood = [one.idle_s for one in open_ranks.values()]
     if len(open_ranks) < len(standings) or min(stood) < knocks_within(max(stood) - min(stood)):
@@ -29,6 +32,8 @@ def apart(standings: dict[int, Standing], patience: float) -> Finding | None:
     culprits = found.culprits
     sides = found.sides if found.differs and not culprits else ()
     masters = [rank for rank in ranks if made[rank].is_master]
+    if patience == math.inf and not (found.differs and masters):
+        return None  # no proof: what they wait for may be a store of another program
     return Finding(
         RENDEZVOUS_UNREACHABLE,
         f"{phrases.ranks(open_ranks, True)} are blocked creating a store{phrases.at(made[ranks[0]].site)} and do not connect "

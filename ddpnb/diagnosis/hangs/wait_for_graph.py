@@ -6,6 +6,7 @@ that remain when no further rank can be shown to be live are blocked forever.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,8 +16,12 @@ from ddpnb.diagnosis.hangs.point_to_point import Channels, same_channel, same_ta
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.collectives import needed_ranks
+from ddpnb.model.events import Event
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
+
+_NEAR_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class Wait:
     standing: Standing
     missing: frozenset[int]
     certain: frozenset[int]
-    finite: bool = False  # an explicit wait(timeout): it returns by itself
+    finite: bool = False  # it returns by itself: an explicit wait(timeout), or a group whose time-out is near
 
 
 def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
@@ -41,10 +46,10 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
             found[rank] = _wait_in_p2p(recording, channels, standing, call, patience)
         elif call is not None:
             missing = missing_ranks.in_call(call, rank)
-            found[rank] = Wait(standing, missing, needed_ranks(call, rank, missing), call.timeout_ms > 0)
+            found[rank] = Wait(standing, missing, needed_ranks(call, rank, missing), _ends(standing, call, patience))
         elif standing.state is RankState.STARTING:
             missing = missing_ranks.at_start(standing)
-            found[rank] = Wait(standing, missing, missing)
+            found[rank] = Wait(standing, missing, missing, patience == math.inf and _is_near(standing.event))
         elif standing.state is RankState.CREATING_GROUP:
             missing = missing_ranks.in_group(standing)
             found[rank] = Wait(standing, missing, missing)
@@ -90,8 +95,24 @@ def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: floa
     return frozenset(found) - live
 
 
+def _ends(standing: Standing, call: Call, patience: float) -> bool:
+    """Whether a wait in a call returns by itself; with patience, a program that waits for a near time-out has lost it."""
+    if call.timeout_ms > 0 or patience < math.inf:
+        return call.timeout_ms > 0
+    made: list[Event] = [one for one in standing.record.events(NewGroup) if one.name == call.group.name]
+    if str(call.group) == "default_pg":
+        made = [*standing.record.events(InitProcessGroup)]
+    return bool(made) and _is_near(made[-1])
+
+
+def _is_near(event: Event | None) -> bool:
+    """Whether the time-out that a group was given is so near that a program may count on it."""
+    timeout = event.timeout_s if isinstance(event, (InitProcessGroup, NewGroup)) else None
+    return timeout is not None and timeout <= _NEAR_S
+
+
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
-    me, finite = standing.rank, call.timeout_ms > 0
+    me, finite = standing.rank, _ends(standing, call, patience)
     # A send whose Work was discarded may have arrived or not, and calls that are forgotten are unknown: patience decides.
     doubtful = standing.idle_s < patience
     mine = recording.ranks[me]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, line, only_finding, record
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, diagnose, line, only_finding, record
 
 PACKAGES = "/venv/lib/python3.11/site-packages"
 REDUCED_LATER = "/lightning/pytorch/trainer/connectors/logger_connector/result.py"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, diagnose, line, record
 
 FIT = line(12)
 TRAINER = "/venv/site-packages/trainer/trainer.py"

@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.diagnosis.causes.refine import refine
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, line, record, signature
+from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, line, record, signature
 from tests.diagnosis.training import NET, tensor
 
 WRAPPED, STEP = line(3), line(9)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import FILE, Rank, line, record
+from tests.diagnosis.recordings import FILE, Rank, diagnose, line, record
 
 PARSE = Frame(FILE, 4, "main")
 ARGPARSE = Frame("/usr/lib/python3.11/argparse.py", 2640, "exit", user=False)

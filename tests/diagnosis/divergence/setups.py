@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.divergence import ddp_setup
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 WRAPPED = line(3)
 STEP = line(9)

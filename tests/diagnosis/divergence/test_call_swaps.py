@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.divergence import call_swaps
 from ddpnb.model.calls import CallState, Site
-from tests.diagnosis.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, Script, group, line, record
+from tests.diagnosis.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, Script, diagnose, group, line, record
 
 A, B, C = line(11), line(12), line(13)
 OTHER_THREAD = MAIN_THREAD + 1

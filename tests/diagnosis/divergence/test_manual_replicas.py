@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
-from tests.diagnosis.recordings import Rank, Script, line, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, line, record
 from tests.diagnosis.training import NET
 
 REDUCE, STEP, METRIC = line(7), line(9), line(11)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.diagnosis.training import tensor
 
 STEP = line(20)

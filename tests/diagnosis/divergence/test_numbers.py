@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.divergence import numbers, replicas
-from tests.diagnosis.recordings import Rank, Script, group, line, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, group, line, record
 from tests.diagnosis.training import tensor
 
 NAN, INF = math.nan, math.inf

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.divergence import replicas
-from tests.diagnosis.recordings import Rank, Script, group, line, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, group, line, record
 from tests.diagnosis.training import NORMED, tensor
 
 WEIGHT, BIAS, MEAN = "fc.weight", "fc.bias", "bn.running_mean"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.rules import environment
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 INIT = line(4)
 GIB = 1 << 30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import PATIENCE, diagnose
-from tests.diagnosis.recordings import Rank, line, record
+from ddpnb.diagnosis.patience import PATIENCE
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 SPAWN = "torch.multiprocessing.spawn"
 TAKEN = "-- Process 0 terminated with the following error:\nDistNetworkError: port: 29500, EADDRINUSE"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.rules import environment
 from tests.diagnosis.environment.jobs import joined, others, recorded, some, the_finding
-from tests.diagnosis.recordings import Rank, line, record
+from tests.diagnosis.recordings import Rank, diagnose, line, record
 
 
 @pytest.mark.parametrize("culprits", [(0,), (3,)], ids=str)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.execution.handled import handled
 from ddpnb.model.calls import CallState
-from tests.diagnosis.recordings import Rank, Script, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, record
 
 SCRIPT = Script("""
     def main():

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.execution.located import located
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, only_finding, record
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, Script, diagnose, only_finding, record
 
 SCRIPT = Script("""
     def main():

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.findings import Hint
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import FILE, Rank, Script, line, only_finding, record
+from tests.diagnosis.recordings import FILE, Rank, Script, diagnose, line, only_finding, record
 
 LOOP = Script(
     """

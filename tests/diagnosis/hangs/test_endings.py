@@ -4,7 +4,6 @@ import signal
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.endings import find, is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
@@ -12,7 +11,7 @@ from ddpnb.model.calls import CallState
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, diagnose, line, record
 
 CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:4242"
 RESET = "Read error [127.0.0.1]:4242: Connection reset by peer"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.forward_on_one_rank import lone_forward
 from ddpnb.model.calls import CallState
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, line, record
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, diagnose, line, record
 from tests.diagnosis.training import NET
 
 FORWARD, BACKWARD, LOOK, END = line(20), line(21), line(30, "look"), line(40)

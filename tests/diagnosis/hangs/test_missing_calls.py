@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import FILE, Rank, Script, group, line, only_finding, record
+from tests.diagnosis.recordings import FILE, Rank, Script, diagnose, group, line, only_finding, record
 
 # -- DDP301: a rank never makes the call
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import CallState
-from tests.diagnosis.recordings import Rank, Script, group, line, only_finding, record, recorded
+from tests.diagnosis.recordings import Rank, Script, diagnose, group, line, only_finding, record, recorded
 
 
 def test_two_ranks_that_both_receive_first():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.reports import files, flight_recorder, together
+from tests.diagnosis.recordings import diagnose
 from tests.reports.dumps import call, dump, write
 
 CONFIG = {"0": ("default_pg", [0, 1, 2]), "1": ("tp", [0, 1])}

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.ending import Ending
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views.board import tiles
 from ddpnb.views.status import status
-from tests.diagnosis.recordings import Script
+from tests.diagnosis.recordings import Script, diagnose
 
 TORCH = "/venv/lib/python3.12/site-packages/torch"
 C10D = f"{TORCH}/distributed/distributed_c10d.py"

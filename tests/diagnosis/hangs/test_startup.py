@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.startup import wrong_claims
 from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import Rank, Script, group, line, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, group, line, record
 
 INIT = line(5)
 

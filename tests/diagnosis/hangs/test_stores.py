@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
-from tests.diagnosis.recordings import Rank, Script, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, record
 
 OWN = Script(
     """

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
-from tests.diagnosis.recordings import Rank, line, only_finding, record
+from tests.diagnosis.recordings import Rank, diagnose, line, only_finding, record
 
 SILENT = {"beta": [2, 3]}
 

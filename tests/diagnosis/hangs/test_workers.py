@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.workers import stalled_worker
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import Frame, Stack
-from tests.diagnosis.recordings import FILE, Rank, line, record
+from tests.diagnosis.recordings import FILE, Rank, diagnose, line, record
 
 LIBRARY = "/usr/lib/python3.11/"
 TORCH = "/venv/lib/torch/utils/data/"
