@@ -16,6 +16,7 @@ from ddpnb.diagnosis.hangs import (
     endings,
     mismatch,
     missing_calls,
+    never,
     stacks_alone,
     startup,
     stores,
@@ -78,6 +79,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
         standing = standings(recording)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
+    standing = never.marked(recording, standing)
     found = _of_ranks(recording, standing, exit_codes, patience)
     if end_after_patience or not found.errors or None not in exit_codes.values():
         return found

@@ -7,6 +7,7 @@ the given patience, and with one without end. What only the first answer holds i
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 from ddpnb.diagnosis.hangs.rank_state import standings
@@ -16,6 +17,7 @@ from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import RankRecord, Recording
 
+_OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
 ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always go on
 
 
@@ -83,7 +85,7 @@ def sentence(recording: Recording, finding: Finding) -> str:
 def _called(record: RankRecord) -> str:
     """The function that the rank's innermost line of the user's code called, such as ``subprocess.run``."""
     stack = record.main_stack
-    frames = stack.frames if stack is not None else ()
+    frames = [frame for frame in stack.frames if not _OWN.search(frame.file)] if stack is not None else []
     last = max((place for place, frame in enumerate(frames) if frame.user), default=-1)
     if last < 0 or last + 1 >= len(frames):
         return ""

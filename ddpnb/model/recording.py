@@ -39,7 +39,7 @@ class Process:
 
     ``idle_s`` is for how long neither the process nor its children computed or read or wrote;
     ``wakes_in_s`` is set when the main thread sleeps until a known moment; ``waits_on`` is the
-    system call and what it waits for, in words.
+    system call and what it waits for, in words; ``held_up_by`` are the processes that hold the file lock which it waits for.
     """
 
     activity: Activity = "unknown"
@@ -54,13 +54,15 @@ class Process:
     device_memory: int = 0  # bytes in use on its GPU, by any process; 0: not known, or none
     device_total: int = 0
     device_busy: float | None = None  # share of the time in which its GPU ran a kernel
+    held_up_by: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
     """A process that a rank has started: a data loader's worker, an environment, a forked copy of it.
 
-    ``stacks`` are read only when the rank is blocked and waits for it.
+    ``stacks`` are read only when the rank is blocked and waits for it. ``stuck``: its only thread waits for a lock in its own
+    memory, which nobody can release.
     """
 
     pid: int
@@ -68,6 +70,7 @@ class Child:
     status: str = ""  # the kernel's letter: S sleeps, R runs, T stopped, Z ended and not yet waited for
     idle_s: float = 0.0
     stacks: tuple[Stack, ...] = ()
+    stuck: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
+_HOLDERS = 64  # of a file lock
 _LAST_CALLS = 4  # among which is the one that a rank waits in
 _EXIT_S = 2.0  # that a process may take to end after its script
 
@@ -174,6 +175,7 @@ class RankProgress:
             still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
+            held_up_by=_process_ids(answer.get("holders")) if answer else (),
             **gpu,
         )
 
@@ -196,3 +198,7 @@ class RankProgress:
             self._children = examined(self.tracker.idle_s, end)
             self._children_at = time.monotonic()
         return self._children
+
+
+def _process_ids(told: Any) -> tuple[int, ...]:
+    return tuple(pid for pid in told[:_HOLDERS] if type(pid) is int) if isinstance(told, list) else ()

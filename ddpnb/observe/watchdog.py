@@ -69,8 +69,8 @@ class Watchdog:
         self._leave_after_crash = leave_after_crash
         self._end_after_patience = end_after_patience
         self._warn, self._withdraw = warn, withdraw
-        # What was warned of, since when the ranks were blocked, and when it was told; None: it was withdrawn.
-        self._warned: dict[tuple[object, ...], tuple[Finding, float, float] | None] = {}
+        # What was warned of, and since when the ranks were blocked; None: it was withdrawn.
+        self._warned: dict[tuple[object, ...], tuple[Finding, float] | None] = {}
         self._statuses: dict[int, Status] = {}
         self._changed: dict[int, float] = {}  # when the black box of each rank last changed
         # The last look, and the last at which a rank made no progress.
@@ -95,7 +95,7 @@ class Watchdog:
             now = time.monotonic()
             activities = self._look(now)
             if not activities:
-                self._withdraw_for(frozenset(), now)
+                self._withdraw_but(())
                 return self._observer.record(ask=False)
             self._check_answers(activities)
             if self._leave_after_crash and self._crashed_at is not None and now - self._crashed_at > self._patience:
@@ -111,7 +111,8 @@ class Watchdog:
                             self._tell(recording, finding)
                 continue
             still = self._still(activities, now)
-            self._withdraw_for(still, now)
+            if not still:
+                self._withdraw_but(())
             if still != still_before:
                 still_before, pause = still, _STILL_S
                 next_proof = min(next_proof, now)
@@ -200,6 +201,7 @@ class Watchdog:
         """
         before = self._observer.statuses()
         first = self._diagnosed(self._observer.record())
+        self._withdraw_but(_doubts(first))
         if not (first.settled and first.errors) and not _doubts(first):
             return None
         time.sleep(_STILL_S / 2)
@@ -227,22 +229,19 @@ class Watchdog:
         """Warn of a finding that is not proven, once."""
         if _about(finding) not in self._warned:
             since = min((self._changed[rank] for rank in finding.concerned if rank in self._changed), default=0.0)
-            self._warned[_about(finding)] = finding, since, time.monotonic()
+            self._warned[_about(finding)] = finding, since
             self._warn(recording, finding)
 
-    def _withdraw_for(self, still: frozenset[int], now: float) -> None:
-        """Withdraw the warnings about ranks of which one has gone on: it has made progress, computes, or has ended well."""
+    def _withdraw_but(self, doubts: Container[tuple[object, ...]]) -> None:
+        """Withdraw the warnings that a new look does not confirm, unless their ranks have failed meanwhile."""
         for about, told in self._warned.items():
-            if told is None:
+            if told is None or about in doubts:
                 continue
-            finding, since, told_at = told
-            if any(self._has_gone_on(rank, still, told_at) for rank in finding.culprits or finding.concerned):
+            finding, since = told
+            endings = [self._observer.ending(rank) for rank in finding.culprits or finding.concerned]
+            if any(ending is None or ending.well for ending in endings):
                 self._warned[about] = None
-                self._withdraw(finding, now - since)
-
-    def _has_gone_on(self, rank: int, still: frozenset[int], told_at: float) -> bool:
-        ending = self._observer.ending(rank)
-        return ending.well if ending is not None else rank not in still or self._changed.get(rank, 0.0) > told_at
+                self._withdraw(finding, time.monotonic() - since)
 
     def _check_answers(self, activities: Mapping[int, Activity]) -> None:
         """Raise if the request that began the run ended without a record of how the script ended.

@@ -17,6 +17,7 @@ from ddpnb.errors import WorldError
 from ddpnb.model.names import one_line
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Stack, stacks_in
+from ddpnb.recorder.kernel_waits import waits_for_itself
 from ddpnb.recorder.user_frames import is_user_file
 
 TIMEOUT_S = 3.0  # for the stacks of one process
@@ -135,14 +136,22 @@ def plain_children(descendants: Sequence[tuple[int, str]], end: float = math.inf
     for pid, letter in descendants[:_MAX_CHILDREN]:
         left = end - time.monotonic()
         stacks = plain_stacks(pid, left) if letter not in ("Z", "X") and left > 0.05 else []
-        examined.append({"pid": pid, "command": _command_line(pid), "status": letter, "stacks": stacks})
+        described = {"pid": pid, "command": _command_line(pid), "status": letter, "stacks": stacks}
+        examined.append(described | {"stuck": waits_for_itself(pid)})
     return examined
 
 
 def as_children(described: Any, idle_s: float) -> tuple[Child, ...]:
     """The children that ``plain_children`` described."""
     return tuple(
-        Child(int(one["pid"]), str(one["command"])[:200], str(one["status"])[:1], idle_s, as_stacks(one.get("stacks")))
+        Child(
+            int(one["pid"]),
+            str(one["command"])[:200],
+            str(one["status"])[:1],
+            idle_s,
+            as_stacks(one.get("stacks")),
+            one.get("stuck") is True,
+        )
         for one in (described[:_MAX_CHILDREN] if isinstance(described, list) else ())
     )
 

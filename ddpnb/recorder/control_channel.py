@@ -122,11 +122,12 @@ class ControlChannel:
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
         self._door.flight.poll()
-        words, wakes_at = threads.waits_on()
+        words, wakes_at, holders = threads.waits_on()
         return {
             "gate": self._door.gate.state(),
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": words,
+            "holders": holders,
             "wakes_at": None if wakes_at is None else clock.of_launcher(wakes_at),
         }
 

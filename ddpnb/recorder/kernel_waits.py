@@ -1,8 +1,12 @@
-"""What the main thread of a process waits for in the kernel. Standard library only: launchers use it too."""
+"""What the main thread of a process waits for in the kernel, and who can end that. Standard library only: launchers use it too."""
 
 from __future__ import annotations
 
 import os
+import signal
+from itertools import islice
+
+from ddpnb.recorder.protocol import RELEASE_SIGNAL
 
 _SYSCALLS = {
     "x86_64": {
@@ -67,3 +71,60 @@ def _target(fd: int, process: str) -> str:
     if fd == 0 or path.startswith("/dev/"):
         return f" on {path}" + (" (standard input)" if fd == 0 else "")
     return f" on {path}" if path.startswith("/") else f" ({path.split(':')[0]})"
+
+
+_LOCK_KINDS = {"flock": ("FLOCK",), "fcntl": ("POSIX", "OFDLCK")}
+_LOCKS = 10_000  # lines of /proc/locks that are read
+
+
+def lock_holders(name: str, args: list[int], process: str = "self") -> list[int]:
+    """The processes that hold the file lock for which a system call waits, which it alone can end.
+
+    Args:
+        name, args: as ``system_call`` gives them.
+        process: the folder of the process in ``/proc``.
+
+    Returns:
+        Process IDs; empty where it waits for something else, or a holder is not known.
+    """
+    kinds = _LOCK_KINDS.get(name)
+    if kinds is None or not args:
+        return []
+    try:
+        file = os.stat(f"/proc/{process}/fd/{args[0]}")
+        with open("/proc/locks") as locks:
+            lines = [line.split() for line in islice(locks, _LOCKS)]
+    except OSError:
+        return []
+    at = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    # "1: FLOCK ADVISORY WRITE 4711 fd:01:1234 0 EOF"; of one that waits for it "1: -> FLOCK ..."
+    held = [int(fields[4]) for fields in lines if len(fields) > 5 and fields[1] in kinds and fields[5] == at]
+    return held if all(pid > 0 for pid in held) else []
+
+
+_FUTEX_WAITS, _PRIVATE = (0, 9), 128
+# Of these a Python program has a handler that does not release locks: of Python itself, faulthandler, torch, or ddpnb.
+_HARMLESS = (
+    signal.SIGINT, signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGTERM,
+    signal.SIGCHLD, 32, 33, RELEASE_SIGNAL,
+)  # fmt: skip
+
+
+def waits_for_itself(pid: int) -> bool:
+    """Whether a process can never go on: its only thread waits, without a time-out, for a lock in its own memory.
+
+    So it is in a forked process with a lock that another thread of its parent held. Another thread could release the lock,
+    and a handler of a signal.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+        with open(f"/proc/{pid}/status") as file:
+            caught = next(int(line.split()[1], 16) for line in file if line.startswith("SigCgt:"))
+    except (OSError, ValueError, StopIteration):
+        return False
+    name, args = system_call(pid)
+    if len(threads) != 1 or name != "futex" or len(args) < 4:
+        return False
+    operation, timeout = args[1], args[3]
+    within = operation & _PRIVATE and operation & (_PRIVATE - 1) in _FUTEX_WAITS and timeout == 0
+    return bool(within) and not caught & ~sum(1 << int(number) - 1 for number in _HARMLESS)

@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from ddpnb.recorder.release import SIGNAL as RELEASE
+from ddpnb.recorder.protocol import RELEASE_SIGNAL as RELEASE
 from ddpnb.recorder.user_frames import is_user_file
 
 _set_num_threads = torch.set_num_threads  # without the hook that records it: the script did not do this

@@ -24,12 +24,15 @@ import hashlib
 import json
 import os
 import re
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
 FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
+#: that a release sends to the main thread of a rank; a training uses no real-time signals
+RELEASE_SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 VALUES = 1 << 20  # elements of a tensor that are sent at most, to say by how much it differs
 NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the variables of the cells on the rank
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for

@@ -34,10 +34,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from ddpnb.errors import Released
+from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.user_frames import is_own_file
 
-#: for the main thread alone; a training uses no real-time signals
-SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 _RETRIES_S = 60.0  # torch retries ever more rarely
 _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
@@ -73,7 +72,7 @@ class Release:
         # The handler of the user's code for SIGCHLD.
         self._of_children: Any = signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         with suppress(ValueError):  # another thread makes the process group: signals cannot free this rank
-            signal.signal(SIGNAL, self._on_signal)
+            signal.signal(RELEASE_SIGNAL, self._on_signal)
 
     def ask(self, why: str) -> None:
         """From here on failures are raised as a release; all ranks that share connections are asked first.
@@ -88,7 +87,7 @@ class Release:
 
     def interrupt(self) -> None:
         """Raise the exception in the main thread where it computes, sleeps or waits in Python; called from another one."""
-        signal.pthread_kill(threading.main_thread().ident or 0, SIGNAL)
+        signal.pthread_kill(threading.main_thread().ident or 0, RELEASE_SIGNAL)
 
     def free(self, connections: Sequence[Any], *, both_ways: bool = False) -> int:
         """Free the main thread from whatever it waits for; called from another one.

@@ -19,7 +19,7 @@ from typing import Any
 from ddpnb.model.names import one_line
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 from ddpnb.recorder import process_state, script
-from ddpnb.recorder.kernel_waits import system_call, words
+from ddpnb.recorder.kernel_waits import lock_holders, system_call, words
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import Allowance
@@ -91,15 +91,15 @@ def _name_of(thread: threading.Thread | None, ident: int) -> str:
     return one_line(name[:80]) if type(name) is str else f"thread {ident}"
 
 
-def waits_on() -> tuple[str, float | None]:
-    """What the main thread waits for in the kernel, in words, and when it wakes, on the monotonic clock.
+def waits_on() -> tuple[str, float | None, list[int]]:
+    """What the main thread waits for in the kernel, in words; when it wakes, on the monotonic clock; who holds it up.
 
-    The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory.
-    Empty where the system does not show it (not Linux, or the thread is running).
+    The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory. The third are the processes
+    that hold the file lock which it waits for. Empty where the system does not show it (not Linux, or the thread is running).
     """
     name, args = system_call(os.getpid(), "self")
     wakes_at = _sleeps_until(args) if name == "clock_nanosleep" and len(args) >= 3 else None
-    return words(name, args), wakes_at
+    return words(name, args), wakes_at, lock_holders(name, args)
 
 
 def _sleeps_until(args: list[int]) -> float | None:

@@ -17,14 +17,15 @@ from ddpnb.model.holds import Hold
 from ddpnb.recorder import door, phases, waits
 from ddpnb.recorder import release as module
 from ddpnb.recorder.breakpoints import AtDoor, Gate
-from ddpnb.recorder.release import SIGNAL, Release
+from ddpnb.recorder.protocol import RELEASE_SIGNAL
+from ddpnb.recorder.release import Release
 
 
 @pytest.fixture
 def release():
-    before = signal.getsignal(SIGNAL)
+    before = signal.getsignal(RELEASE_SIGNAL)
     yield Release()
-    signal.signal(SIGNAL, before)
+    signal.signal(RELEASE_SIGNAL, before)
 
 
 def test_errors_are_convert_what_they_are(release):

@@ -93,6 +93,8 @@ def finding(
             evidence.append(f"Rank {rank} is stopped (SIGSTOP).")
         if not standing.record.process.answered and standing.state is RankState.BLOCKED:
             evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
+        if standing.never:
+            evidence.append(f"It can never go on: {standing.never}.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
     failed = {rank: standings[rank].record.events(ThreadFailed)[:_THREADS] for rank in culprits}
@@ -136,5 +138,5 @@ def finding(
         ),
         tuple(evidence),
         remedy,
-        certainty="timed",
+        certainty="proven" if all(standings[rank].never for rank in culprits) else "timed",
     )

@@ -29,6 +29,7 @@ class Standing:
     site: Site = NO_SITE
     held: Call | None = None
     function: str = ""
+    never: str = ""  # why a rank that is blocked outside any collective can never go on
 
     @property
     def reported(self) -> bool:
@@ -65,6 +66,8 @@ class Standing:
         One whose sleep ends soon continues by itself. A report is of ranks that somebody saw hang: one that is in no call
         there did not make it until the report was written.
         """
+        if self.never:
+            return True
         if self.reported and self.state in (RankState.UNKNOWN, RankState.BLOCKED, RankState.COMPUTING):
             return True
         if self.state not in (RankState.BLOCKED, RankState.UNRESPONSIVE) or self.idle_s < patience:

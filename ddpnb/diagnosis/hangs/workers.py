@@ -22,6 +22,7 @@ WORKER_STALLED = FindingType("DDP507", "worker-stalled", after_patience=True)
 
 _LOADER = ("/torch/utils/data/",)
 _PROCESSES = ("/multiprocessing/", "/concurrent/futures/process")
+_REAPED_S = 2.0
 _DEPTH = 12  # frames at the inner end that are looked at
 _SENDER = re.compile(r"[/\\]multiprocessing[/\\](resource_tracker|forkserver)\.py$")
 _QUEUES = ("/multiprocessing/", "/selectors.py", "/threading.py", "/queue.py")
@@ -46,6 +47,28 @@ def stalled_worker(recording: Recording, standings: Mapping[int, Standing], find
     # Workers that have delivered all their batches exit too, before the others.
     dead = [child for child in first.children if child.status == "Z"] if not _busy(first) else []
     return _died(recording, standings, finding, dead) if dead else _stalled(recording, standings, finding, waiting)
+
+
+def never_answer(record: RankRecord) -> str:
+    """Why a rank that waits for its workers never gets an answer; empty where that is not proven.
+
+    One of them is stuck or has died, and the others wait for their next task. Another thread of the rank could answer too.
+    """
+    if _waits_for(record) is None or any(not stack.main and stack.innermost_user for stack in record.stacks):
+        return ""
+    reaped = record.process.idle_s < _REAPED_S  # soon: a pool replaces a worker that has exited
+    gone = [child for child in record.children if child.stuck or (child.status == "Z" and not reaped)]
+    if not gone or any(child not in gone and not _waits_for_task(child) for child in record.children):
+        return ""
+    stuck = [child for child in gone if child.stuck]
+    if stuck:
+        return f"process {stuck[0].pid} waits for a lock in its own memory, and has no other thread to release it"
+    return f"process {gone[0].pid} has exited"
+
+
+def _waits_for_task(child: Child) -> bool:
+    inner = _inside(child)
+    return bool(inner) and "/multiprocessing/" in inner[-1].file and not any(frame.user for frame in inner)
 
 
 def _waits_for(record: RankRecord) -> str | None:
