@@ -109,7 +109,7 @@ def test_a_launch_command_with_variables(tmp_path, bisect):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["minimal"] == [{"name": "SHARDS", "value": "3"}]
-    assert "SHARDS=3 ddpnb run -- " in done.stdout
+    assert "SHARDS=3 ddpnb run --end-after-patience -- " in done.stdout
     assert not left(tmp_path)
 
 
