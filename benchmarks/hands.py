@@ -72,7 +72,7 @@ def snapshots(quick: bool = False) -> Iterator[Row]:
     """a snapshot of hung ranks"""
     n = 2 if quick else RANKS
     ours, theirs = [], []
-    with ddpnb.launch(n, patience=2.0, quiet=True) as world:
+    with ddpnb.launch(n, patience=2.0, end_after_patience=True, quiet=True) as world:
         world.rebuild()
         assert world.run(receives, stream=None).wait(60).outcome == "hang"
         for _ in range(2 if quick else LOOKS):
@@ -101,7 +101,7 @@ def releases(quick: bool = False) -> Iterator[Row]:
     n = 2 if quick else RANKS
     released, again, restarted = [], [], []
     with (
-        ddpnb.launch(n, patience=2.0, quiet=True) as world,
+        ddpnb.launch(n, patience=2.0, end_after_patience=True, quiet=True) as world,
         tempfile.TemporaryDirectory() as folder,
         ranks.script(JOB) as path,
     ):
@@ -183,7 +183,7 @@ def cycles(count: int) -> list[Row]:
     """Many cycles in one world: what they take, and what they leave behind."""
     released, rebuilt = [], []
     early = None
-    with ddpnb.launch(RANKS, patience=2.0, quiet=True) as world:
+    with ddpnb.launch(RANKS, patience=2.0, end_after_patience=True, quiet=True) as world:
         world.rebuild()
         for number in range(count):
             seconds, working = _cycle(world, number % RANKS)

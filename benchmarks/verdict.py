@@ -36,7 +36,7 @@ def verdicts(quick: bool = False) -> Iterator[Row]:
 
 def _ours(kinds: tuple[Kind, ...], n: int) -> Iterator[tuple[Kind, tuple[float, set[int], str]]]:
     """Of each kind: seconds to the verdict, and the culprits (or sides of a tie) and code that it names."""
-    with ddpnb.launch(n, quiet=True, patience=PATIENCE_S) as world:
+    with ddpnb.launch(n, quiet=True, patience=PATIENCE_S, end_after_patience=True) as world:
         for kind in kinds:
             run = world.run(kind.path, kind.case, stream=None).wait(60)
             if not run.done or not run.diagnosis.errors:

@@ -74,7 +74,9 @@ def run_all(chosen: list[Case], sizes: list[int] | None, quiet: bool) -> list[di
             for case, _ in group:
                 ran.clear()
                 began = time.monotonic()
-                run = world.run(case.path, stream=None, fence=case.fence, patience=case.patience).wait(60)
+                run = world.run(
+                    case.path, stream=None, fence=case.fence, patience=case.patience, end_after_patience=True
+                ).wait(60)
                 result = judge(case, n, run)
                 result["places"], wrong = ran.check(run.diagnosis)
                 result["not_run"] = [f"rank {rank}: {Path(file).name}:{line}" for rank, file, line in wrong]

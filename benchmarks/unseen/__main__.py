@@ -30,7 +30,20 @@ def run(folder: Path, ranks: int, python: str) -> dict[str, Any]:
     expect = json.loads((folder / "expect.json").read_text())
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "diagnosis.json"
-        command = [python, "-m", "ddpnb", "run", "-n", str(ranks), "--patience", "5", "--json", str(out), "train.py"]
+        command = [
+            python,
+            "-m",
+            "ddpnb",
+            "run",
+            "-n",
+            str(ranks),
+            "--patience",
+            "5",
+            "--end-after-patience",
+            "--json",
+            str(out),
+            "train.py",
+        ]
         try:
             done = subprocess.run(
                 [*command, *map(str, expect.get("args", []))], cwd=folder, capture_output=True, text=True,

@@ -263,7 +263,12 @@ class OwnRanks(Ranks):
     @property
     def processes(self) -> RankProcesses:
         """Those of the World, or of a script in processes of its own as long as one of them lives."""
-        return self._fresh if self._fresh is not None and self._fresh.some_live else self._processes
+        fresh = self._fresh
+        if fresh is None or not fresh.some_live:
+            return self._processes
+        running = {rank: monitor for rank, monitor in self.in_run.items() if monitor.ends_with_script}
+        ended = bool(running) and not any(monitor.is_in(rank) for rank, monitor in running.items())
+        return self._processes if ended else fresh  # they take a moment to exit
 
     def use(self, processes: SpawnedProcesses) -> None:
         """A script runs in processes of its own: until they end, they are the ranks."""

@@ -53,6 +53,7 @@ class RankProgress:
         self._ending: Ending | None = None
         self._stays = False  # its process waits for the others before it ends
         self._progress = (0, 0)  # time of the last change in its box, bytes in its log
+        self._received: Any = -1  # bytes, through the connection that the main thread reads
         self._wakes_at: float | None = None  # until when it sleeps, and since when that is known
         self._wakes_known = 0.0
         self._place: object = None  # of the main thread with its variables, and since when it is there
@@ -151,6 +152,11 @@ class RankProgress:
             gpu: memory and use of its GPU (``gpus.usage``).
         """
         now = time.monotonic()
+        received = answer.get("received", -1) if answer else -1
+        if received != self._received:
+            if isinstance(received, int) and received > self._received >= 0:  # a slow download
+                self.tracker.idle_since = now
+            self._received = received
         wakes_at = answer.get("wakes_at") if answer else self._wakes_at
         where = self.stacks[0].frames and self.stacks[0].innermost if self.stacks else None
         place = (where, self.status.calls, self.switches) if self.stacks else None

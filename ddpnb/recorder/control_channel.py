@@ -21,6 +21,7 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
 from ddpnb.recorder.faults.faults import Faults
+from ddpnb.recorder.main_wait import main_wait
 from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.tensors import Tensors
@@ -122,13 +123,14 @@ class ControlChannel:
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
         self._door.flight.poll()
-        words, wakes_at, holders = threads.waits_on()
+        wait = main_wait()
         return {
             "gate": self._door.gate.state(),
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
-            "waits_on": words,
-            "holders": holders,
-            "wakes_at": None if wakes_at is None else clock.of_launcher(wakes_at),
+            "waits_on": wait.words,
+            "holders": list(wait.holders),
+            "received": wait.received,
+            "wakes_at": None if wait.wakes_at is None else clock.of_launcher(wait.wakes_at),
         }
 
     def _hold(self, content: dict[str, Any]) -> dict[str, Any]:

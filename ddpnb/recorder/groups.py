@@ -169,8 +169,8 @@ def _taken(next_seq: Any) -> int:
 
 
 def _compares_itself(group: Any) -> bool:
-    wrapper = getattr(torch._C._distributed_c10d, "_ProcessGroupWrapper", None)
-    for device in ("cpu", "cuda") if wrapper is not None else ():
+    wrapper: Any = getattr(dist.distributed_c10d, "_ProcessGroupWrapper", ())
+    for device in ("cpu", "cuda"):
         with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
             if isinstance(group._get_backend(torch.device(device)), wrapper):
                 return True

@@ -1,16 +1,12 @@
-"""Stacks of this process's threads, and what its main thread waits on, read from inside.
+"""Stacks of this process's threads, read from inside.
 
 Everything that leaves the rank is bounded.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
-import struct
 import sys
 import threading
-import time
 from collections.abc import Iterable
 from itertools import islice
 from types import FrameType
@@ -19,7 +15,6 @@ from typing import Any
 from ddpnb.model.names import one_line
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 from ddpnb.recorder import process_state, script
-from ddpnb.recorder.kernel_waits import lock_holders, system_call, words
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import Allowance
@@ -89,32 +84,3 @@ def _name_of(thread: threading.Thread | None, ident: int) -> str:
     except AttributeError:  # not started by Python, or without Thread.__init__
         name = None
     return one_line(name[:80]) if type(name) is str else f"thread {ident}"
-
-
-def waits_on() -> tuple[str, float | None, list[int]]:
-    """What the main thread waits for in the kernel, in words; when it wakes, on the monotonic clock; who holds it up.
-
-    The second is known for ``time.sleep`` alone: its deadline lies in this process's own memory. The third are the processes
-    that hold the file lock which it waits for. Empty where the system does not show it (not Linux, or the thread is running).
-    """
-    name, args = system_call(os.getpid(), "self")
-    wakes_at = _sleeps_until(args) if name == "clock_nanosleep" and len(args) >= 3 else None
-    return words(name, args), wakes_at, lock_holders(name, args)
-
-
-def _sleeps_until(args: list[int]) -> float | None:
-    clock, absolute, address = args[:3]
-    if clock != time.CLOCK_MONOTONIC or absolute != 1:
-        return None
-    buffer = ctypes.create_string_buffer(16)
-
-    class _Span(ctypes.Structure):
-        _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-    # A read by the kernel fails politely where a plain access to a stale address would not.
-    here, there = _Span(ctypes.addressof(buffer), 16), _Span(address, 16)
-    read = ctypes.CDLL(None).process_vm_readv
-    if read(os.getpid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0) != 16:
-        return None
-    seconds, nanoseconds = struct.unpack("<qq", buffer.raw)
-    return seconds + nanoseconds * 1e-9

@@ -5,9 +5,7 @@ from __future__ import annotations
 import atexit
 import sys
 import threading
-import time
 
-import pytest
 import torch
 
 from ddpnb.recorder import locals as frame_locals
@@ -104,34 +102,3 @@ def test_stacks_end_where_the_users_code_begins_while_it_runs_and_while_it_is_en
     with process_state._own_atexit():
         script.run(main, Release())
     assert [seen[when][0] for when in ("runs", "ended")] == ["main", "look"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_what_the_main_thread_waits_on():
-    seen = []
-
-    def look():
-        time.sleep(0.2)
-        seen.append(threads.waits_on())
-
-    looker = threading.Thread(target=look)
-    looker.start()
-    began = time.monotonic()
-    time.sleep(1.0)
-    looker.join()
-    words, wakes_at, holders = seen[0]
-    assert (words, holders) == ("sleep()", [])
-    assert wakes_at == pytest.approx(began + 1.0, abs=0.15)
-
-
-def test_a_sleep_ends_when_it_ends_whatever_the_program_makes_of_the_clock(monkeypatch):
-    seen = []
-    looker = threading.Timer(0.2, lambda: seen.append(threads.waits_on()))
-    looker.start()
-    sleep, began = time.sleep, time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: 5.0)
-    sleep(2.0)
-    monkeypatch.undo()
-    looker.join()
-    words, wakes_at, _ = seen[0]
-    assert words == "sleep()" and began + 2.0 <= wakes_at <= time.monotonic()

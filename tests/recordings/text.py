@@ -34,6 +34,17 @@ def masked(value: str) -> str:
     return _NUMBER.sub("N", value)
 
 
+def kinds(recording: Recording) -> set[str]:
+    """What kinds of facts were recorded: operations, and events with their fields. What ranks race for is left out."""
+    records = recording.ranks.values()
+    return {call.op for record in records for call in record.calls} | {
+        f"{type(event).__name__}.{field.name}"
+        for record in records
+        for event in record.history
+        for field in fields(event)
+    }
+
+
 def _rank(record: RankRecord) -> Iterator[str]:
     if record.ending is None:
         yield f"{record.process.activity}, waits on {masked(record.process.waits_on) or 'nothing'}"

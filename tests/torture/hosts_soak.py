@@ -128,7 +128,7 @@ class Soak:
             recordings.append(ddpnb.load(self._saved))
         for recording in recordings:
             assert set(recording.ranks) == set(range(4))
-            ddpnb.diagnose(recording, patience=PATIENCE_S)
+            ddpnb.diagnose(recording, patience=PATIENCE_S, end_after_patience=True)
             str(recording)
 
     def _release(self) -> list[int]:

@@ -96,7 +96,7 @@ def write(path, name):
 )
 def test_a_hostile_program(command, tmp_path, name):
     statuses = write(tmp_path / "program.py", name)
-    started = command("run", "-n", "2", "--patience", "5", "program.py")
+    started = command("run", "-n", "2", "--patience", "5", "--end-after-patience", "program.py")
     status, said = started.end(), started.said
     assert (status in statuses) if statuses is not None else (0 <= status < 256), said[-4000:]
     assert name != "names with escapes" or ("\033" not in said and "\007" not in said)  # output is a program's own

@@ -36,7 +36,7 @@ def hosts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared(hosts):
-    with ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, quiet=True) as world:
+    with ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, end_after_patience=True, quiet=True) as world:
         yield world
 
 

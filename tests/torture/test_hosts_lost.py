@@ -59,7 +59,9 @@ def nothing_left(hosts, own, *names, seconds=60.0):
 
 
 def launch(hosts, n=4, **more):
-    return ddpnb.launch(n, hosts=more.pop("on", hosts.client), patience=PATIENCE_S, quiet=True, **more)
+    return ddpnb.launch(
+        n, hosts=more.pop("on", hosts.client), patience=PATIENCE_S, end_after_patience=True, quiet=True, **more
+    )
 
 
 def until(what, condition, seconds=ENDED_S):

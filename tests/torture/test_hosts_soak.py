@@ -36,7 +36,7 @@ def test_random_events(tmp_path):
     print(f"DDPNB_SOAK_SEED={SEED}", flush=True)
     with (
         two_hosts(tmp_path) as hosts,
-        ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, quiet=True) as world,
+        ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, end_after_patience=True, quiet=True) as world,
     ):
         soak = Soak(hosts, world, SEED, tmp_path)
         end = time.monotonic() + SOAK_S
@@ -59,7 +59,7 @@ def hosts(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def world(hosts):
-    with ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, quiet=True) as world:
+    with ddpnb.launch(4, hosts=hosts.client, patience=PATIENCE_S, end_after_patience=True, quiet=True) as world:
         yield world
 
 

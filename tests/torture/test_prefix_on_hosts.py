@@ -189,7 +189,9 @@ def test_a_rank_of_the_second_host_raises(cluster):
 
 
 def test_a_rank_of_the_second_host_is_stopped(cluster):
-    status, _, said, verdict = cluster.run("stop", options=["--patience", "3", "--save", "stop.ddpnb"])
+    status, _, said, verdict = cluster.run(
+        "stop", options=["--patience", "3", "--end-after-patience", "--save", "stop.ddpnb"]
+    )
     assert status == 3, said
     only(verdict, "DDP314", [3])
     recording = ddpnb.load(cluster.folder / "stop.ddpnb")
@@ -247,7 +249,7 @@ def test_a_kept_job_is_attached_to_and_released(cluster):
 
 def test_a_cut_link_is_a_finding(hosts):
     name = hosts.network.names[1]
-    process = hosts.begin("bash", "-c", _AS_RANKS + "paced 900", options=["--patience", "3"])
+    process = hosts.begin("bash", "-c", _AS_RANKS + "paced 900", options=["--patience", "3", "--end-after-patience"])
     try:
         wait_for_ranks(process, 4)
         time.sleep(3)

@@ -29,7 +29,7 @@ def fresh():
     """A world all of whose processes can be found again."""
     os.environ[MARK] = mark = uuid.uuid4().hex
     try:
-        with ddpnb.launch(2, quiet=True, patience=3) as world:
+        with ddpnb.launch(2, quiet=True, patience=3, end_after_patience=True) as world:
             own = folders(mark)
             yield world
         until(f"all processes end, {[read(pid, 'cmdline') for pid in others(mark)]}", lambda: not others(mark), 15)
