@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "wait-with-time-out-is-a-deadlock",
         "diagnosis/hangs/wait_for_graph.py",
-        "needed_ranks(call, rank, missing), call.timeout_ms > 0)",
+        "needed_ranks(call, rank, missing), _ends(standing, call, patience))",
         "needed_ranks(call, rank, missing))",
         "a healthy program that polls with wait(timeout) is called hung",
         ("diagnosis/hangs/test_wait_for_graph.py",),
@@ -345,12 +345,12 @@ MUTANTS = (
         ("diagnosis/hangs/test_missing_calls.py", "diagnosis/test_diagnose.py"),
     ),
     Mutant(
-        "swallowed-fence-stop-is-no-hang",
-        "diagnosis/outcome.py",
-        "endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)",
-        "endings.is_fence_stop(r.ending)",
-        "a mismatch that the script catches gives exit status 0 or 4 in place of 3",
-        ("diagnosis/test_diagnose.py", "world/test_fence.py"),
+        "mismatch-that-one-rank-caught-is-no-hang",
+        "diagnosis/hangs/mismatch.py",
+        " and all(\n        _went_on",
+        " and any(\n        _went_on",
+        "a mismatch that one rank catches, while another ends by it, is a note",
+        ("diagnosis/test_unproven.py", "diagnosis/test_diagnose.py", "world/test_fence.py"),
     ),
     Mutant(
         "conversion-before-wrapping-blamed",
@@ -380,7 +380,7 @@ MUTANTS = (
     Mutant(
         "proof-in-spite-of-progress",
         "observe/watchdog.py",
-        "        if any(before[rank] != after[rank] for rank in _concerned(second) if rank in before):\n            return None\n",
+        " or not moved.isdisjoint(_concerned(second))",
         "",
         "a program whose ranks progress slowly is sometimes called hung",
         ("observe/test_watchdog.py",),

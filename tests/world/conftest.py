@@ -19,7 +19,8 @@ def ran():
 @pytest.fixture(scope="module")
 def traced_world(ran, request):
     """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
-    with ddpnb.launch(**{"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}, quiet=True) as world:
+    terms = {"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}
+    with ddpnb.launch(**terms, end_after_patience=True, quiet=True) as world:
         yield world
 
 
