@@ -15,7 +15,20 @@ from ddpnb.cli import say
 from ddpnb.errors import CannotWrite, UsageError
 
 # What needs somebody who watches the ranks.
-_WATCHING = ("log_dir", "json", "save", "account", "lines", "lines_of", "scaling", "plot", "keep", "fork", "debug")
+_WATCHING = (
+    "end_after_patience",
+    "log_dir",
+    "json",
+    "save",
+    "account",
+    "lines",
+    "lines_of",
+    "scaling",
+    "plot",
+    "keep",
+    "fork",
+    "debug",
+)
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:

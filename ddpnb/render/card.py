@@ -141,7 +141,10 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if diagnosis.reported and diagnosis.outcome == "interrupted":
         return "failed: these files do not show why"
     if not diagnosis.settled and diagnosis.outcome == "ok":
-        return "running: no problems found so far"
+        warned = any(finding.unproven and not finding.withdrawn for finding in diagnosis.findings)
+        return (
+            "running: ranks have not moved for long, and may go on" if warned else "running: no problems found so far"
+        )
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
         return "ended: the exit status of some ranks is not known"
     seconds = diagnosis.timing.get("diagnosis_s")

@@ -373,3 +373,38 @@ def test_what_is_left_would_be_seen():
         process.terminate()
         process.communicate(timeout=30)
     assert left_by(process) == []
+
+
+WAITS = """
+import subprocess, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    subprocess.run([sys.executable, "-c", "import time; time.sleep(4)"])
+dist.barrier()
+print("done")
+"""
+
+
+@pytest.mark.world
+def test_what_is_not_proven_ends_nothing(tmp_path, cli):
+    """Rank 1 waits for a program for longer than patience, and goes on."""
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS)
+    done = cli("run", "-n", 2, "--fork", "--patience", 1, "--json", tmp_path / "v.json", script)
+    assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
+    warned, withdrawn = (line for line in done.stderr.splitlines() if line.startswith("ddpnb:"))
+    assert "warning: rank 1 has waited" in warned and "in subprocess.run (a child process)" in warned
+    assert warned.endswith("rank 0 waits for it; not proven.") and "rank 1 went on after" in withdrawn
+    verdict = json.loads((tmp_path / "v.json").read_text())
+    (finding,) = verdict["findings"]
+    assert (verdict["outcome"], finding["code"], finding["severity"]) == ("ok", "DDP313", "warning")
+    assert finding["evidence"][-1].startswith("Withdrawn: rank 1 went on after")
+
+
+@pytest.mark.full
+@pytest.mark.world
+def test_what_is_not_proven_ends_the_job_where_that_is_asked_for(tmp_path, cli):
+    script = tmp_path / "waits.py"
+    script.write_text(WAITS.replace("sleep(4)", "sleep(600)"))
+    done = cli("run", "-n", 2, "--fork", "--patience", 1, "--end-after-patience", script)
+    assert (done.returncode, "DDP313" in done.stderr) == (3, True), done.stderr
