@@ -158,6 +158,12 @@ class RunMonitor:
             return "running" if self.failure is None else "unknown"
         return self.diagnosis.outcome
 
+    @property
+    def warned(self) -> Diagnosis | None:
+        """The warnings that stand while the run goes on; None: there is none."""
+        standing = tuple(warning for warning in self._warnings if not warning.withdrawn)
+        return Diagnosis(findings=standing) if standing and self.diagnosis is None else None
+
     def await_outcome(self, timeout: float | None = None) -> None:
         """Wait until the outcome is known or cannot be known."""
         self._processes.check_owner()

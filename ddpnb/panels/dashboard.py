@@ -138,12 +138,13 @@ class Dashboard(Panel):
         self._tasks.draw()
 
     def _show_card(self, run: Run | None, now: Present) -> None:
-        """The findings of the last run, which say so when it is over."""
-        shown = run, now.diagnosis.findings if now.diagnosis is not None else None, now.over
+        """The findings of the last run, which say so when it is over; while it runs, what was warned of."""
+        diagnosis = now.diagnosis or (run._monitor.warned if run is not None else None)
+        shown = run, diagnosis.findings if diagnosis is not None else None, now.over
         if shown != self._card_of:
             self._card_of = shown
             over = f"Last run ({run.number}): {controls.words(now.last)}" if run is not None and now.over else ""
-            self.card.show_diagnosis(now.diagnosis, over)
+            self.card.show_diagnosis(diagnosis, over)
 
     def _show_detail(self) -> None:
         """The last calls of the chosen rank, or the call that was selected in the time line."""

@@ -151,6 +151,25 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     assert desk.world.pids() == pids
 
 
+def test_a_warning_stands_while_the_run_goes_on(desk, tmp_path):
+    """Rank 1 waits for a program for longer than patience, and goes on."""
+    runs, waits = desk.world._runs, tmp_path / "waits.py"
+    runs.terms, kept = runs.terms._replace(patience=1.0, end_after_patience=False), runs.terms
+    os.mkfifo(tmp_path / "fifo")
+    waits.write_text(
+        "import os, subprocess, sys\nimport torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        f"if dist.get_rank() == 1:\n    subprocess.run(['cat', {str(tmp_path / 'fifo')!r}])\n"
+        "dist.barrier()\n"
+    )
+    desk.does("run", script=str(waits), arguments="")
+    desk.sees(desk.dashboard.card, "DDP313")
+    assert "may go on" in desk.dashboard.card.text and desk.world.last_run.outcome == "running"
+    (tmp_path / "fifo").write_text("")
+    desk.is_at("last run: OK")
+    desk.until(lambda: "Withdrawn: rank 1 went on" in desk.dashboard.card.text)
+    runs.terms = kept
+
+
 def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     desk.does("hold at", seq=2)
     desk.reads("Armed: hold")
