@@ -46,10 +46,12 @@ def _held_up(recording: Recording, standings: Mapping[int, Standing]) -> dict[in
         if not wrong:
             break
         by = {rank: holders for rank, holders in by.items() if rank not in wrong}
-    return {rank: replace(standings[rank], never=_in_turn(sorted(set(holders)))) for rank, holders in by.items()}
+    return {rank: replace(standings[rank], never=_why(rank, sorted(set(holders)))) for rank, holders in by.items()}
 
 
-def _in_turn(holders: list[int]) -> str:
+def _why(rank: int, holders: list[int]) -> str:
+    if holders == [rank]:
+        return "it holds the lock itself, through another descriptor"
     return f"{phrases.ranks(holders)} {phrases.verb(holders, 'holds the lock and waits', 'hold the lock and wait')} in turn"
 
 

@@ -34,6 +34,12 @@ def test_a_file_lock_whose_holder_waits_for_the_rank():
     assert "It can never go on: rank 0 holds the lock and waits in turn." in finding.evidence
 
 
+def test_a_file_lock_that_the_rank_holds_itself():
+    (finding,) = diagnose(job(locked(0, 100), Rank(1, 2).waits("all_reduce", line(6)))).errors
+    assert (finding.culprits, finding.certainty) == ((0,), "proven")
+    assert "It can never go on: it holds the lock itself, through another descriptor." in finding.evidence
+
+
 def test_two_file_locks_in_opposite_order():
     ranks = locked(0, 101, size=3), locked(1, 100, size=3), Rank(2, 3).waits("all_reduce", line(6))
     (finding,) = diagnose(job(*ranks)).errors
