@@ -25,6 +25,7 @@ from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.watchdog import Watchdog
 from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.render.text import relative
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
 
@@ -238,7 +239,7 @@ class RunMonitor:
 
     def _warn(self, recording: Recording, finding: Finding) -> None:
         self._warnings.append(finding)
-        self._say(f"warning: {unproven.sentence(recording, finding)}.")
+        self._say(f"warning: {relative(unproven.sentence(recording, finding))}.")
 
     def _withdraw(self, finding: Finding, after_s: float) -> None:
         ranks = finding.culprits or finding.waiting
