@@ -39,7 +39,7 @@ class Process:
 
     ``idle_s`` is for how long neither the process nor its children computed or read or wrote;
     ``wakes_in_s`` is set when the main thread sleeps until a known moment; ``waits_on`` is the
-    system call and what it waits for, in words; ``held_up_by`` are the processes that hold the file lock which it waits for.
+    system call and what it waits for, in words; ``held_up_by`` are the ranks that hold the file lock which it waits for, -1 for another program.
     """
 
     activity: Activity = "unknown"

@@ -27,7 +27,7 @@ from ddpnb.model.stacks import stacks_in
 from ddpnb.observe import logs
 from ddpnb.observe.curves import CurveHistory
 from ddpnb.observe.line_files import LineFiles
-from ddpnb.observe.rank_progress import RankProgress
+from ddpnb.observe.rank_progress import RankProgress, with_ranks
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.source_files import SourceFiles
 from ddpnb.observe.time_ledger import TimeLedger
@@ -189,7 +189,7 @@ class Observer:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}
             listening = [rank for rank in running if self._processes.listens(rank)]
             asked = [rank for rank in listening if not self._ranks[rank].silent] or listening
-            answers = self._processes.ask(asked, content, ANSWER_S)
+            answers = with_ranks(self._processes.ask(asked, content, ANSWER_S))
             reached = self._processes.connection == "open"  # else silence says nothing about the ranks
             cut_off = {rank for ranks in self._processes.silent_hosts().values() for rank in ranks}
             for rank in running:

@@ -181,7 +181,7 @@ class RankProgress:
             still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
-            held_up_by=_process_ids(answer.get("holders")) if answer else (),
+            held_up_by=tuple(answer.get("held_up_by", ())) if answer else (),
             **gpu,
         )
 
@@ -206,5 +206,13 @@ class RankProgress:
         return self._children
 
 
-def _process_ids(told: Any) -> tuple[int, ...]:
-    return tuple(pid for pid in told[:_HOLDERS] if type(pid) is int) if isinstance(told, list) else ()
+def with_ranks(answers: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """The answers to requests for a snapshot, in which the processes that hold a file lock are ranks; -1: none of these."""
+    ranks = {(answer.get("machine"), answer.get("pid")): rank for rank, answer in answers.items()}
+    told = {rank: answer.get("holders") for rank, answer in answers.items()}
+    return {
+        rank: {**answer, "held_up_by": [ranks.get((answer.get("machine"), pid), -1) for pid in pids[:_HOLDERS]]}
+        if isinstance(pids := told[rank], list) and pids
+        else answer
+        for rank, answer in answers.items()
+    }

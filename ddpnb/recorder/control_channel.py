@@ -21,7 +21,7 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
 from ddpnb.recorder.faults.faults import Faults
-from ddpnb.recorder.main_wait import main_wait
+from ddpnb.recorder.main_wait import MACHINE, main_wait
 from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.tensors import Tensors
@@ -129,6 +129,7 @@ class ControlChannel:
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": wait.words,
             "holders": list(wait.holders),
+            "machine": MACHINE,
             "received": wait.received,
             "wakes_at": None if wait.wakes_at is None else clock.of_launcher(wait.wakes_at),
         }

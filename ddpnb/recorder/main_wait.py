@@ -14,6 +14,15 @@ from dataclasses import dataclass
 from ddpnb.recorder.kernel_waits import lock_holders, system_call, words
 
 
+def _machine() -> str:
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()} {os.stat('/proc/self/ns/pid').st_ino}"
+    return ""
+
+
+MACHINE = _machine()  #: where process IDs mean the same
+
+
 @dataclass(frozen=True)
 class Wait:
     """A wait of the main thread. Empty where the system does not show it (not Linux, or the thread is running).

@@ -8,7 +8,7 @@ import pytest
 
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import rank_progress
-from ddpnb.observe.rank_progress import RankProgress
+from ddpnb.observe.rank_progress import RankProgress, with_ranks
 
 FRAME = Frame("/train.py", 4, "main", True)
 
@@ -56,3 +56,13 @@ def test_a_sleep_is_the_same_however_late_its_answer_is_read(monkeypatch, tmp_pa
     for clock.now in (10.0, 12.3, 12.6, 13.9):
         known.append(rank.process({"wakes_at": 14.0}, {}).wakes_in_s)
     assert known == [None, *map(pytest.approx, (1.7, 1.4, 0.1))]
+
+
+def test_the_processes_that_hold_a_lock_are_ranks_of_the_same_machine():
+    answers = {
+        0: {"machine": "a", "pid": 7, "holders": []},
+        1: {"machine": "a", "pid": 8, "holders": [7, 9]},
+        2: {"machine": "b", "pid": 9, "holders": [7]},
+    }
+    told = {rank: answer.get("held_up_by") for rank, answer in with_ranks(answers).items()}
+    assert told == {0: None, 1: [0, -1], 2: [-1]}

@@ -39,7 +39,7 @@ def portable(recording: Recording, folder: Path) -> Recording:
         if type(value) is int and value > 0:
             if _is_clock(name):
                 return value - began + _BEGIN_NS
-            if name in ("pid", "native_id", "thread", "held_up_by"):
+            if name in ("pid", "native_id", "thread"):
                 return ids.setdefault(value, 1001 + len(ids))
         return value
 

@@ -6,7 +6,7 @@ worker itself. Of locks and queues within a process nothing is proven: any threa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddpnb.diagnosis.hangs import workers
@@ -32,9 +32,8 @@ def marked(recording: Recording, standings: Mapping[int, Standing]) -> dict[int,
 
 def _held_up(recording: Recording, standings: Mapping[int, Standing]) -> dict[int, Standing]:
     """The ranks whose file lock is held by ranks that can never go on either, since they wait for these in turn."""
-    ranks = {record.pid: rank for rank, record in recording.ranks.items() if record.pid}
     by = {
-        rank: [ranks.get(pid, -1) for pid in one.record.process.held_up_by]
+        rank: one.record.process.held_up_by
         for rank, one in standings.items()
         if one.state is RankState.BLOCKED and one.record.process.held_up_by and not one.record.in_flight
     }
@@ -49,8 +48,8 @@ def _held_up(recording: Recording, standings: Mapping[int, Standing]) -> dict[in
     return {rank: replace(standings[rank], never=_why(rank, sorted(set(holders)))) for rank, holders in by.items()}
 
 
-def _why(rank: int, holders: list[int]) -> str:
-    if holders == [rank]:
+def _why(rank: int, holders: Sequence[int]) -> str:
+    if list(holders) == [rank]:
         return "it holds the lock itself, through another descriptor"
     return f"{phrases.ranks(holders)} {phrases.verb(holders, 'holds the lock and waits', 'hold the lock and wait')} in turn"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ddpnb.diagnosis.diagnose import diagnose
@@ -16,18 +14,12 @@ QUEUE = Frame("/usr/lib/python3.13/multiprocessing/queues.py", 113, "get", user=
 MINE = Frame(FILE, 7, "__getitem__")
 
 
-def job(*ranks):
-    """With process IDs: 100 for rank 0, and so on."""
-    recording = record(*ranks)
-    return replace(recording, ranks={rank: replace(one, pid=100 + rank) for rank, one in recording.ranks.items()})
-
-
 def locked(rank, *by, idle=0.5, size=2):
     return Rank(rank, size).idles(idle, line(8), waits_on="a file lock on /cache", held_up_by=by)
 
 
 def test_a_file_lock_whose_holder_waits_for_the_rank():
-    found = diagnose(job(Rank(0, 2).waits("all_reduce", line(6)), locked(1, 100)))
+    found = diagnose(record(Rank(0, 2).waits("all_reduce", line(6)), locked(1, 0)))
     (finding,) = found.errors
     assert (found.outcome, found.settled) == ("hang", True)
     assert (finding.code, finding.culprits, finding.waiting, finding.certainty) == ("DDP313", (1,), (0,), "proven")
@@ -35,32 +27,32 @@ def test_a_file_lock_whose_holder_waits_for_the_rank():
 
 
 def test_a_file_lock_that_the_rank_holds_itself():
-    (finding,) = diagnose(job(locked(0, 100), Rank(1, 2).waits("all_reduce", line(6)))).errors
+    (finding,) = diagnose(record(locked(0, 0), Rank(1, 2).waits("all_reduce", line(6)))).errors
     assert (finding.culprits, finding.certainty) == ((0,), "proven")
     assert "It can never go on: it holds the lock itself, through another descriptor." in finding.evidence
 
 
 def test_two_file_locks_in_opposite_order():
-    ranks = locked(0, 101, size=3), locked(1, 100, size=3), Rank(2, 3).waits("all_reduce", line(6))
-    (finding,) = diagnose(job(*ranks)).errors
+    ranks = locked(0, 1, size=3), locked(1, 0, size=3), Rank(2, 3).waits("all_reduce", line(6))
+    (finding,) = diagnose(record(*ranks)).errors
     assert (finding.culprits, finding.waiting, finding.certainty) == ((0, 1), (2,), "proven")
 
 
 @pytest.mark.parametrize(
     "ranks",
     [
-        (Rank(0, 2).computes(line(6)), locked(1, 100)),
-        (Rank(0, 2).idles(0.5, line(6)), locked(1, 100)),
-        (Rank(0, 2).waits("all_reduce", line(6)).has_stack(Frame(FILE, 20, "save"), thread=99), locked(1, 100)),
-        (Rank(0, 2).waits("all_reduce", line(6)), locked(1, 4711)),
-        (Rank(0, 2).waits("all_reduce", line(6)), locked(1, 100, 4711)),
+        (Rank(0, 2).computes(line(6)), locked(1, 0)),
+        (Rank(0, 2).idles(0.5, line(6)), locked(1, 0)),
+        (Rank(0, 2).waits("all_reduce", line(6)).has_stack(Frame(FILE, 20, "save"), thread=99), locked(1, 0)),
+        (Rank(0, 2).waits("all_reduce", line(6)), locked(1, -1)),
+        (Rank(0, 2).waits("all_reduce", line(6)), locked(1, 0, -1)),
         (Rank(0, 2).waits("all_reduce", line(6)), locked(1)),
-        (Rank(0, 2).finishes(), locked(1, 100)),
+        (Rank(0, 2).finishes(), locked(1, 0)),
     ],
     ids=["computes", "idle", "another thread", "another program", "one of two", "nobody known", "ended"],
 )
 def test_a_file_lock_that_may_be_released(ranks):
-    assert diagnose(job(*ranks)).outcome == "ok"
+    assert diagnose(record(*ranks)).outcome == "ok"
 
 
 def child(pid, *frames, **more):
