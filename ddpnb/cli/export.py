@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout",
         type=int,
-        default=20,
+        default=90,
         metavar="S",
         help="of a script: seconds after which its calls give up, and it ends (default: %(default)s)",
     )

@@ -16,7 +16,7 @@ from ddpnb.reenactment.header import header, instead
 from ddpnb.reenactment.plan import Part, Plan, Step
 from ddpnb.reenactment.program import Item, Line, Loop, program_of
 
-TIMEOUT_S = 20
+TIMEOUT_S = 90  # of more than a minute: below that a program may count on its time-out, and ddpnb ends nothing
 _ENDS_AFTER = 60  # seconds after the time-out until a rank that waits outside any call ends
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 _IMPORTS = """import os
