@@ -47,6 +47,12 @@ class Site:
     line: int
     function: str
     via: str = field(default="", compare=False)  # the line that called this function, if that is the user's too
+    library: str = field(default="", compare=False)  # whose thread it was, where no line of the user's led there
+
+    @property
+    def placed(self) -> str:
+        """``at train.py:7``, ``in a thread of torch.distributed.checkpoint``."""
+        return f"in a thread of {self.library}" if self.library and self == NO_SITE else f"at {self}"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line or self.file != UNNAMED else "an unknown place"
@@ -63,6 +69,7 @@ class Site:
             line if isinstance(line, int) else 0,  # it comes from a rank or a file: anything
             given_name(value.get("function", UNNAMED)),
             str(value.get("via", "")),
+            given_name(value.get("library", "")),
         )
 
 

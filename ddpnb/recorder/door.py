@@ -39,7 +39,7 @@ from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
-from ddpnb.recorder.user_frames import calling_frame, is_user_file, user_path
+from ddpnb.recorder.user_frames import calling_frame, is_user_file, library_of, user_path
 from ddpnb.recorder.waits import watched
 
 raises_releases(__name__)
@@ -173,7 +173,7 @@ class Door:
                 signature, agreed, on_cpu = signature_of(args)
                 frame = calling_frame(2)
                 if frame is None:
-                    site = 0
+                    site = self._library_site()
                 else:
                     caller = frame.f_back
                     known = sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
@@ -336,6 +336,11 @@ class Door:
         caller = frame.f_back
         known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
         return self._new_site(frame) if known is None else known[0]
+
+    def _library_site(self) -> int:
+        """The string number of a call to which no line of the user's led: of which library the thread is."""
+        library = library_of(3)
+        return self.box.intern({"library": library}) if library else 0
 
     def _new_site(self, frame: Any) -> int:
         code, caller = frame.f_code, frame.f_back
