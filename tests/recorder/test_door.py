@@ -168,7 +168,7 @@ def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users(run):
         signal.signal(signal.SIGALRM, late)
         class Announcements:
             def __init__(self, *given): pass
-            def announce(self, seq, agreed): interrupt(); return []
+            def announce(self, seq, agreed, exchange): interrupt(); return []
             def withdraw(self, seq): withdrawn.append(seq)
         def interrupt(*_): signal.raise_signal(signal.SIGALRM)
         withdrawn, told = [], []
