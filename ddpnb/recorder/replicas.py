@@ -82,8 +82,7 @@ class Replicas(Hooks):
         self.after(DistributedDataParallel, "no_sync", self._no_sync)
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
-        for module in (torch.nn.utils, torch.nn.utils.clip_grad):
-            self.after(module, "clip_grad_norm_", self._clipped)
+        self.after(torch.nn.utils.clip_grad, "clip_grad_norm_", self._clipped)
         self.after(torch.amp.GradScaler, "unscale_", self._left)
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self._optimizers.install()

@@ -62,8 +62,8 @@ class Training(Hooks):
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
         restored, ends = RngRestored(), ProcessEnds()
-        for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
-            self.before(owner, name, lambda *_, **__: self.emit(restored))
+        for owner in (torch.random, torch.cuda):
+            self.before(owner, "set_rng_state", lambda *_, **__: self.emit(restored))
         self.before(random, "setstate", lambda *_, **__: self.emit(restored))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
