@@ -46,9 +46,10 @@ class Recorder:
         self.data = Data(self.box)
         self.lines = Lines(self.box, self.door, folder, rank)
         failed_threads = FailedThreads(self.box)
+        training = Training(self.box, self.replicas.unsynced)
         self.hooks: list[Hooks] = [
             self.phases,
-            Training(self.box),
+            training,
             self.replicas,
             self.data,
             self.lines,

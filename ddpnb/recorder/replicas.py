@@ -165,7 +165,11 @@ class Replicas(Hooks):
 
         return _pre_forward
 
-    def _no_sync(self, _manager: Any, ddp: Any) -> None:
+    def unsynced(self, ddp: Any) -> None:
+        """The program itself turns the synchronisation of a wrapped model off."""
+        self._no_sync(None, ddp, "require_backward_grad_sync = False")
+
+    def _no_sync(self, _manager: Any, ddp: Any, way: str = "no_sync()") -> None:
         """Called in every micro-step: recorded once for each line."""
         frame, watched = calling_frame(), self._watched.get(ddp)
         if frame is None or watched is None:
@@ -173,7 +177,7 @@ class Replicas(Hooks):
         line = watched.number, id(frame.f_code), frame.f_lineno
         if line not in self._unsynced and len(self._unsynced) < _LINES:
             self._unsynced.add(line)
-            self.emit(NoSyncEntered(model=watched.number))
+            self.emit(NoSyncEntered(model=watched.number, way=way))
 
     def _failed_forward(self, watched: Watched) -> None:
         """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""

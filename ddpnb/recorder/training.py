@@ -38,14 +38,16 @@ from ddpnb.texts import shortened
 
 _KEYS = 40
 _STATE_BYTES = (torch.default_generator.get_state().numel(), 16)  # of a generator on the CPU, and on a GPU
+_SYNC = "require_backward_grad_sync"
 _PYTHON_STATE = len(random.getstate()[1])
 
 
 class Training(Hooks):
     """Events of a training script."""
 
-    def __init__(self, box: BlackBox) -> None:
+    def __init__(self, box: BlackBox, unsynced: Callable[[Any], None] = lambda _: None) -> None:
         super().__init__(box)
+        self._unsynced = unsynced  # called with a wrapped model whose synchronisation the program turns off
         self._known: set[str] = {"training"}
 
     def new_run(self) -> None:
@@ -101,7 +103,11 @@ class Training(Hooks):
         if type(seed) is int and is_user_file(sys._getframe(2).f_code.co_filename):
             self.emit(SeedSet(seed=seed))
 
-    def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
+    def _attribute(self, ddp: Any, name: str, value: Any) -> None:
+        if name == _SYNC:
+            if not value and not is_torch_file(sys._getframe(2).f_code.co_filename):  # no_sync() sets it too
+                self._unsynced(ddp)
+            return
         if name in self._known:
             return
         # The watcher of the call lies between; the wrapper sets attributes of its own all the time.
