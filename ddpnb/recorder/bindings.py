@@ -28,9 +28,10 @@ def rebind(stands: Mapping[int, Any], names: set[str]) -> None:
         file = namespace.get("__file__")
         users = is_user_file(file) if isinstance(file, str) else namespace.get("__name__") == "__main__"
         for name in [*namespace] if users else names & namespace.keys():
+            now = stands.get(id(namespace.get(name)))
             # Not __excepthook__ and its like: the standard library keeps originals there.
-            if id(namespace[name]) in stands and not name.startswith("__"):
-                namespace[name] = stands[id(namespace[name])]
+            if now is not None and not name.startswith("__"):
+                namespace[name] = now
 
 
 def _namespaces() -> Iterator[dict[str, Any]]:

@@ -47,6 +47,7 @@ class Recorder:
         self.lines = Lines(self.box, self.door, folder, rank)
         failed_threads = FailedThreads(self.box)
         training = Training(self.box, self.replicas.unsynced)
+        self.replicas.on_resumed.append(training.resumed)
         self.hooks: list[Hooks] = [
             self.phases,
             training,

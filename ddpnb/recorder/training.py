@@ -124,6 +124,12 @@ class Training(Hooks):
         settings = {**_bound(hook), **_own(state)}
         self.emit(CommHook(hook=_name_of(hook), state_class=type(state).__name__, settings=settings))
 
+    def resumed(self, ddp: Any) -> None:
+        """A wrapper of an earlier run is used again, with its hooks."""
+        hooks: Any = getattr(ddp, "_comm_hooks", ())
+        for hook, state in list(hooks):
+            self._comm_hook(None, ddp, state, hook)
+
     def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
         self.emit(CommHook(hook=str(kind)))
 
