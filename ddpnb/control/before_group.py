@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ddpnb.processes.process_samples import ActivityTracker, sample
 from ddpnb.processes.py_spy import py_spy_stacks
+from ddpnb.recorder import rpc
 
 _LOOK_S = 0.5  # between two looks; longer ones would not show that processes are idle
 _MOST = 16  # processes whose stacks are read
@@ -20,9 +21,13 @@ class BeforeGroup:
         elsewhere: whether it may start ranks on other hosts, of which nothing is known until they make a group.
         patience: seconds without activity, after which the places of the processes are said.
         say: prints a line.
+        folder: of the job, where processes note that they wait in ``init_rpc``.
     """
 
-    def __init__(self, pid: int, *, elsewhere: bool, patience: float, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, pid: int, *, elsewhere: bool, patience: float, say: Callable[[str], None], folder: str = ""
+    ) -> None:
+        self._folder = folder
         self._pid, self._elsewhere, self._patience, self._say = pid, elsewhere, patience, say
         self._tracker = ActivityTracker()
         self._next, self._next_places = time.monotonic() + _LOOK_S, 0.0
@@ -47,14 +52,15 @@ class BeforeGroup:
         """Whether nothing has happened for so long. A command that may wait for other hosts, as in a queue, does not hang."""
         return self._tracker.idle_s > seconds and (self._said_places or not self._elsewhere)
 
-    @staticmethod
-    def _places(pids: Iterable[int]) -> list[str]:
+    def _places(self, pids: Iterable[int]) -> list[str]:
         """The line of the user's at which each of the processes is."""
         places: list[str] = []
+        meeting = rpc.waiting(self._folder) if self._folder else {}
         for pid in pids:
             user = [frame for stack in py_spy_stacks(pid) if stack.main for frame in stack.user_frames]
             if user:
-                places.append(f"  process {pid} is at {user[-1].file}:{user[-1].line} in {user[-1].function}")
+                waits = f": it waits in init_rpc, {meeting[pid]}" if pid in meeting else ""
+                places.append(f"  process {pid} is at {user[-1].file}:{user[-1].line} in {user[-1].function}{waits}")
         return places
 
     def _tell(self, places: Sequence[str]) -> None:

@@ -123,7 +123,11 @@ class CommandRun:
             self._command = Command(command, self._folders.memory, recorded, output, directory, given_input)
             undo.callback(self._end_command)
             self._before = BeforeGroup(
-                self._command.pid, elsewhere=self._hosts is not None, patience=patience, say=_say
+                self._command.pid,
+                elsewhere=self._hosts is not None,
+                patience=patience,
+                say=_say,
+                folder=self._folders.memory,
             )
             if log_dir is not None and self._command.output is not None:
                 self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), not apart)

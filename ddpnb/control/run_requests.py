@@ -69,7 +69,8 @@ def of_function(function: Callable[..., Any], given: tuple[Any, ...], folder: st
     if not callable(function):  # pyright: ignore[reportUnnecessaryComparison]
         raise UsageError(f"run() takes the path of a script or a function, not {type(function).__name__}.")
     try:
-        return {"path": list(sys.path)}, _pickled((function, given), folder)
+        name = f"function {getattr(function, '__name__', type(function).__name__)}"
+        return {"path": list(sys.path), "name": name[:200]}, _pickled((function, given), folder)
     except Exception as error:
         raise UsageError(
             f"{getattr(function, '__name__', function)!r} cannot be sent to the ranks: {error}.",

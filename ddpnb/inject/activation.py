@@ -10,20 +10,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
-from ddpnb.recorder import protocol
+from ddpnb.recorder import protocol, rpc
+from ddpnb.recorder.bindings import rebind
 
-_INIT = "init_process_group"
-_MODULES = (
-    "torch.distributed.distributed_c10d", "torch.distributed", "torch.distributed.device_mesh",
-)  # fmt: skip
+_INIT, _MODULE = "init_process_group", "torch.distributed.distributed_c10d"
 _PLACES = {"world_size": 3, "rank": 4}  # of its arguments
 
 _endings: Any = None  # of a rank that ddpnb has started: installed before torch is imported
 _folder = ""  # of the ranks that ddpnb has started, if this process is one
 _started = False
-_originals: dict[str, Any] = {}
+_hook: tuple[Any, Any] | None = None  # what stands for ``init_process_group``, and the original
 
 
 def rank_started() -> None:
@@ -53,7 +52,30 @@ def torch_imported() -> None:
         start(int(rank), _number("WORLD_SIZE"), protocol.address_of_environment())
     else:
         _wait_for_group()
+        _note_rpc()
         _note_children()
+
+
+def _note_rpc() -> None:
+    """It may wait for others in ``init_rpc``, which makes no rank of it."""
+    module, folder = sys.modules.get("torch.distributed.rpc"), protocol.job_folder(os.environ)
+    original = vars(module).get("init_rpc") if module is not None and folder else None
+    if original is None:
+        return
+    from functools import wraps
+
+    @wraps(original)
+    def init_rpc(*args: Any, **kwargs: Any) -> Any:
+        path = ""
+        with suppress(Exception):
+            path = "" if _started else rpc.note(folder, args, kwargs)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            with suppress(OSError):
+                os.unlink(path)
+
+    rebind({id(original): init_rpc}, {"init_rpc"})
 
 
 def _note_children() -> None:
@@ -78,12 +100,12 @@ def _parent_has(rank: str) -> bool:
 
 def _wait_for_group() -> None:
     """Start the recorder when ``init_process_group`` is called."""
-    for name in _MODULES:
-        module = sys.modules.get(name)
-        original = vars(module).get(_INIT) if module is not None else None
-        if original is not None:
-            _originals[name] = original
-            setattr(module, _INIT, _starting(original))
+    global _hook
+    module = sys.modules.get(_MODULE)
+    original = vars(module).get(_INIT) if module is not None else None
+    if original is not None:
+        _hook = _starting(original), original
+        rebind({id(original): _hook[0]}, {_INIT})
 
 
 def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,17 +116,16 @@ def _starting(original: Callable[..., Any]) -> Callable[..., Any]:
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         if not _started:
             _group_begins(args, kwargs)
-        current = getattr(sys.modules[_MODULES[0]], _INIT)
+        current = getattr(sys.modules[_MODULE], _INIT)
         return (original if current is init_process_group else current)(*args, **kwargs)
 
     return init_process_group
 
 
 def _unhook() -> None:
-    """Put the originals back, where the recorder puts its own hooks now."""
-    for name, function in _originals.items():
-        if name != "torch.distributed.device_mesh":  # nothing else replaces its copy
-            setattr(sys.modules[name], _INIT, function)
+    """Put the original back, in the place of which the recorder puts its own hook now."""
+    if _hook is not None:
+        rebind({id(_hook[0]): _hook[1]}, {_INIT})
 
 
 def _group_begins(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -47,6 +48,12 @@ class Site:
     line: int
     function: str
     via: str = field(default="", compare=False)  # the line that called this function, if that is the user's too
+    library: str = field(default="", compare=False)  # whose thread it was, where no line of the user's led there
+
+    @property
+    def placed(self) -> str:
+        """``at train.py:7``, ``in a thread of torch.distributed.checkpoint``."""
+        return f"in a thread of {self.library}" if self.library and self == NO_SITE else f"at {self}"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line or self.file != UNNAMED else "an unknown place"
@@ -63,6 +70,7 @@ class Site:
             line if isinstance(line, int) else 0,  # it comes from a rank or a file: anything
             given_name(value.get("function", UNNAMED)),
             str(value.get("via", "")),
+            given_name(value.get("library", "")),
         )
 
 
@@ -74,7 +82,8 @@ class Signature:
     """A call without the values of its tensors.
 
     ``shapes`` and ``dtypes`` describe the tensors that the rank contributes (for a receive, those
-    it fills); ``agreed`` is the part that must be the same on every rank of the group, as text.
+    it fills), ``out_shapes`` those that an all_to_all fills; ``agreed`` is the part that must be the same on every rank
+    of the group, as text.
     """
 
     op: str
@@ -85,18 +94,21 @@ class Signature:
     layout: str | None = None
     in_splits: tuple[int, ...] | None = None
     out_splits: tuple[int, ...] | None = None
+    out_shapes: tuple[tuple[int, ...], ...] | None = None
     agreed: str = ""
     device: str = "cpu"
 
     @property
     def elements(self) -> tuple[int, ...]:
-        counts: list[int] = []
-        for shape in self.shapes:
-            count = 1
-            for size in shape:
-                count *= size
-            counts.append(count)
-        return tuple(counts)
+        return tuple(map(math.prod, self.shapes))
+
+    def sends(self, size: int) -> tuple[int, ...] | None:
+        """How many elements an all_to_all sends to each of the ``size`` members; None: not known."""
+        return _parts(self.shapes, self.in_splits, size)
+
+    def expects(self, size: int) -> tuple[int, ...] | None:
+        """How many elements an all_to_all expects from each of the ``size`` members; None: not known."""
+        return _parts(self.out_shapes or (), self.out_splits, size)
 
     @property
     def tensors(self) -> str:
@@ -122,18 +134,35 @@ class Signature:
         def splits(name: str) -> tuple[int, ...] | None:
             return tuple(int(count) for count in value[name]) if value.get(name) is not None else None
 
+        def shapes(name: str) -> tuple[tuple[int, ...], ...]:
+            return tuple(tuple(int(size) for size in shape) for shape in value.get(name, ()))
+
         return cls(
             op=given_name(value.get("op", UNNAMED)),
-            shapes=tuple(tuple(int(size) for size in shape) for shape in value.get("shapes", ())),
+            shapes=shapes("shapes"),
             dtypes=tuple(str(dtype) for dtype in value.get("dtypes", ())),
             reduce_op=text("reduce_op"),
             root=int(value["root"]) if value.get("root") is not None else None,
             layout=text("layout"),
             in_splits=splits("in_splits"),
             out_splits=splits("out_splits"),
+            out_shapes=shapes("out_shapes") if value.get("out_shapes") is not None else None,
             agreed=str(value.get("agreed", "")),
             device=str(value.get("device", "cpu")),
         )
+
+
+def _parts(shapes: tuple[tuple[int, ...], ...], splits: tuple[int, ...] | None, size: int) -> tuple[int, ...] | None:
+    """The elements for each of the members: of one tensor each, or of a part of one, in rows or all alike."""
+    if len(shapes) == size != 1:
+        return tuple(map(math.prod, shapes))
+    if len(shapes) != 1:
+        return None
+    count = math.prod(shapes[0])
+    if not splits:
+        return (count // size,) * size if size and count % size == 0 else None
+    rows = sum(splits) or 1
+    return tuple(part * count // rows for part in splits) if len(splits) == size else None
 
 
 def runs(numbers: Iterable[int]) -> list[tuple[int, int]]:

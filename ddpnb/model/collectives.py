@@ -135,13 +135,21 @@ class Collective:
         return tuple(map(tuple, sides))
 
     @cached_property
-    def _odd(self) -> set[int]:
+    def unpaired(self) -> tuple[tuple[int, int, int, int], ...]:
+        """The pairs of an all_to_all whose sizes do not fit: (source, target, what is sent, what is expected)."""
         alike = len({call.signature.agreed for call in self.calls.values()}) == 1
-        return _odd_splits(self.calls) if alike else set()
+        return _unpaired(self.calls) if alike else ()
+
+    @cached_property
+    def _odd(self) -> set[int]:
+        """The ranks in most pairs that do not fit."""
+        counts = Counter(rank for source, target, _, _ in self.unpaired for rank in {source, target})
+        most = max(counts.values(), default=0)
+        return {rank for rank, count in counts.items() if count == most}
 
     @property
     def odd_ranks(self) -> tuple[int, ...]:
-        """The ranks of an all_to_all_single whose splits alone do not fit those of the other ranks."""
+        """The ranks of an all_to_all whose sizes alone do not fit those of the other ranks."""
         return tuple(sorted(self._odd)) if len(self._odd) < len(self.calls) else ()
 
     @cached_property
@@ -150,10 +158,10 @@ class Collective:
 
     @property
     def _alike(self) -> bool:
-        """Whether all calls are the same, without splits: so are nearly all, and sides need not be made of their ranks."""
+        """Whether all calls are the same, in no pairs: so are nearly all, and sides need not be made of their ranks."""
         signatures = {id(call.signature): call.signature for call in self.calls.values()}.values()
         agreed = {one.agreed for one in signatures if one.op != UNNAMED}
-        return len(agreed) == 1 and not any(one.in_splits or one.out_splits for one in signatures)
+        return len(agreed) == 1 and not any(one.in_splits or one.out_splits or one.out_shapes for one in signatures)
 
     @property
     def match(self) -> MatchState:
@@ -163,6 +171,8 @@ class Collective:
         one, other = (self.calls[self.sides[place][0]].signature for place in (0, -1))
         if one.op != other.op:
             return MatchState.COLLECTIVE_TYPE_MISMATCH
+        if self._odd:
+            return MatchState.ARGUMENT_MISMATCH
         if one.elements != other.elements and not (one.in_splits or one.out_splits):
             return MatchState.SIZE_OR_SYNTAX_MISMATCH
         return MatchState.ARGUMENT_MISMATCH if one.dtypes == other.dtypes else MatchState.COLLECTIVE_DTYPE_MISMATCH
@@ -182,22 +192,24 @@ class Collective:
         return all(call.state in (CallState.COMPLETED, CallState.DROPPED) for call in self.calls.values())
 
 
-def _odd_splits(calls: Mapping[int, Call]) -> set[int]:
-    """The ranks of an all_to_all_single whose splits do not fit those of their peers.
-
-    What rank i sends to j must be what j expects from i; the rank in most broken pairs is odd.
-    """
-    members = [(place, rank) for place, rank in enumerate(next(iter(calls.values())).group.ranks) if rank in calls]
-    sending = [(i, a, sent) for i, a in members if (sent := calls[a].signature.in_splits)]
-    expecting = [(j, b, expected) for j, b in members if (expected := calls[b].signature.out_splits)]
-    if len(set[int]().union(*(splits for _, _, splits in (*sending, *expecting)))) < 2:
-        return set()  # no splits, or all alike: as many comparisons as there are pairs of ranks are saved
-    broken: Counter[int] = Counter()
-    for i, a, sent in sending:
-        for b in [b for j, b, expected in expecting if j < len(sent) and i < len(expected) and sent[j] != expected[i]]:
-            broken.update((a, b))
-    most = max(broken.values(), default=0)
-    return {rank for rank, count in broken.items() if count == most}
+def _unpaired(calls: Mapping[int, Call]) -> tuple[tuple[int, int, int, int], ...]:
+    """The pairs of an all_to_all in which what rank i sends to j is not what j expects from i."""
+    ranks = next(iter(calls.values())).group.ranks
+    members = [(place, rank, calls[rank].signature) for place, rank in enumerate(ranks) if rank in calls]
+    if all(one.out_shapes is not None for _, _, one in members):
+        sending = [(i, a, sent) for i, a, one in members if (sent := one.sends(len(ranks)))]
+        expecting = [(j, b, expected) for j, b, one in members if (expected := one.expects(len(ranks)))]
+    else:
+        sending = [(i, a, one.in_splits) for i, a, one in members if one.in_splits]
+        expecting = [(j, b, one.out_splits) for j, b, one in members if one.out_splits]
+    if len(set[int]().union(*(sizes for _, _, sizes in (*sending, *expecting)))) < 2:
+        return ()  # no sizes, or all alike: as many comparisons as there are pairs of ranks are saved
+    return tuple(
+        (a, b, sent[j], expected[i])
+        for i, a, sent in sending
+        for j, b, expected in expecting
+        if j < len(sent) and i < len(expected) and sent[j] != expected[i]
+    )
 
 
 def call_in(record: RankRecord | None, group: Group, seq: int) -> Call | None:

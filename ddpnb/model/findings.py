@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ddpnb.files import write_whole
-from ddpnb.model.calls import Call, Site
+from ddpnb.model.calls import NO_SITE, Call, Site
 
 Severity = Literal["error", "warning", "note"]
 Certainty = Literal["proven", "timed", "likely"]
 Outcome = Literal["ok", "hang", "crash", "divergence", "interrupted"]
 
 _SEVERITY_OF_TYPE: Any = ""
+_STANDARD = re.compile(r"^<frozen |/lib(?:64)?/python3\.\d+/(?!site-packages/|dist-packages/)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,10 @@ class Finding:
     def __post_init__(self) -> None:
         if not self.severity:
             object.__setattr__(self, "severity", self.type.severity)
+        # Lines of the standard library say nothing of the program: a thread's start, a module that is being imported.
+        places = tuple(place for place in self.where if place[1] != NO_SITE and not _STANDARD.search(place[1].file))
+        if len(places) < len(self.where):
+            object.__setattr__(self, "where", places)
 
     @property
     def code(self) -> str:

@@ -86,7 +86,7 @@ def ended(ending: Ending | None) -> str:
 
 def at(site: Site) -> str:
     return (
-        ""
+        (f" {site.placed}" if site.library else "")
         if site == NO_SITE
         else f" at {site}" + (f" in {site.function}" if site.function not in ("?", "<module>") else "")
     )

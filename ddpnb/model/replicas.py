@@ -103,7 +103,8 @@ class Sample:
     ``kind``: ``forward`` (parameters and buffers as the module sees them, and its inputs),
     ``gradients`` (just before the optimizer's step), ``updated`` (parameters just after it),
     ``backward`` (the loss), ``loss`` (one on a GPU, which was read later; with the turn of its backward), ``clip`` and ``scale`` (of gradients); where it was asked for, ``outputs`` of modules in the first
-    forward and ``local`` gradients in the first backward, whose facts are digests.
+    forward and ``local`` gradients in the first backward, whose facts are digests; ``earlier`` (parameters when an earlier
+    run in the same processes ended, with its number as the turn and its name as the fact ``run``).
     ``turn`` counts the samples of this kind and model from 1, sampled or not; ``step`` the optimizer
     steps before it. ``digests`` may hold a part of the tensors: all ranks choose the same parts in the
     same turn.

@@ -98,6 +98,7 @@ class ReplicaSamples:
             self._read_models(rank)
             for row in reader.new_rows(self._run):
                 (model, kind, turn), _ = contents(row)
+                self._know(rank, model)
                 self._series.setdefault((model, kind), _Series()).waiting[turn][rank] = row
                 if (told := loss_of(row)) is not None:
                     self._loss(told[0], rank, *told[1:])
@@ -158,6 +159,11 @@ class ReplicaSamples:
             while (model := self._read_model(rank, number)) is not None:
                 known[number] = model
                 number += 1
+
+    def _know(self, rank: int, number: int) -> None:
+        """Read the description of a model that the rank has used, whatever numbers there are before its own."""
+        if number not in self._models[rank] and (model := self._read_model(rank, number)) is not None:
+            self._models[rank][number] = model
 
     def _read_model(self, rank: int, number: int) -> Model | None:
         """A rank's description of a model; an empty one if it is invalid, None if there is none or it cannot be read now."""

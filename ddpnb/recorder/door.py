@@ -24,7 +24,7 @@ from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.errors import CollectiveMismatch
 from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
+from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.events import written
 from ddpnb.model.events.runs import Caller, DoorDetached, FenceMismatch
 from ddpnb.model.events.startup import UsedAfterFork
@@ -39,7 +39,7 @@ from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
-from ddpnb.recorder.user_frames import calling_frame, is_user_file, user_path
+from ddpnb.recorder.user_frames import calling_frame, is_user_file, library_of, user_path
 from ddpnb.recorder.waits import watched
 
 raises_releases(__name__)
@@ -170,10 +170,10 @@ class Door:
                     poll(2)
                 unboxed = unbox_group(args[group_at])
                 group = groups.get(unboxed) or new_group(unboxed)
-                signature, agreed, on_cpu = signature_of(args)
+                signature, agreed, on_cpu, exchange = signature_of(args)
                 frame = calling_frame(2)
                 if frame is None:
-                    site = 0
+                    site = self._library_site()
                 else:
                     caller = frame.f_back
                     known = sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
@@ -204,7 +204,7 @@ class Door:
                 self._stop(entry, group, spec, seq, frame)
             board = group.board
             if seq and board is not None:
-                self._compare(group, seq, entry, agreed)
+                self._compare(group, seq, entry, agreed, exchange)
             try:
                 result = redispatch(keyset & _AFTER, *args)
             except BaseException as error:
@@ -233,10 +233,12 @@ class Door:
 
         return kernel
 
-    def _compare(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int) -> None:
+    def _compare(
+        self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int, exchange: Signature | None
+    ) -> None:
         """The fence: announce the call; raise or warn if a peer announced a different one."""
         try:
-            disagreeing = group.board.announce(seq, agreed)  # type: ignore[union-attr]
+            disagreeing = group.board.announce(seq, agreed, exchange)  # type: ignore[union-attr]
             what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
         except BaseException as error:
             if of_handler(error):
@@ -336,6 +338,11 @@ class Door:
         caller = frame.f_back
         known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
         return self._new_site(frame) if known is None else known[0]
+
+    def _library_site(self) -> int:
+        """The string number of a call to which no line of the user's led: of which library the thread is."""
+        library = library_of(3)
+        return self.box.intern({"library": library}) if library else 0
 
     def _new_site(self, frame: Any) -> int:
         code, caller = frame.f_code, frame.f_back

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch.distributed as dist
 
 from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Call
+from ddpnb.model.calls import Call, Signature, listed
 from ddpnb.model.shared import FileBytes
 from ddpnb.recorder import shared_files
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 ROWS = 512
 _SEQ = 0xFFFFFFFF
+_PAIR_ROWS, _MOST = 16, 64  # all_to_alls whose sizes are kept; members of a group whose pairs are compared
+_SIZE, _SEQ_AT = (1 << 48) - 1, 48
+_KNOWN = 1000  # signatures of all_to_alls whose sizes are kept
 
 
 class Announcements:
@@ -47,11 +50,27 @@ class Announcements:
         finally:
             os.close(fd)
         self._words = memoryview(self._memory).cast("Q")
+        self._path = path
         self._size = size
         self._me = me
+        self._pairs: Pairs | None = None  # from the first all_to_all on
 
-    def announce(self, seq: int, agreed: int) -> list[int]:
-        """Announce collective ``seq``; returns the indices of members that announced a different one."""
+    def announce(self, seq: int, agreed: int, exchange: Signature | None = None) -> list[int]:
+        """Announce collective ``seq``; returns the indices of members that announced a different one.
+
+        ``exchange``: an all_to_all, of which the sizes of each pair of ranks must fit.
+        """
+        differing = self._announce(seq, agreed)
+        if differing or exchange is None or self._size > _MOST:
+            return differing
+        if self._pairs is None:
+            try:
+                self._pairs = Pairs(f"{self._path}_pairs", self._size, self._me)
+            except OSError:  # no room: the diagnosis still compares them afterwards
+                return []
+        return self._pairs.announce(seq, exchange)
+
+    def _announce(self, seq: int, agreed: int) -> list[int]:
         start = seq % ROWS * self._size
         seq &= _SEQ
         word = seq << 32 | agreed
@@ -67,6 +86,69 @@ class Announcements:
     def withdraw(self, seq: int) -> None:
         """Withdraw the announcement of ``seq``: the call was not made."""
         self._words[seq % ROWS * self._size + self._me] = 0
+        if self._pairs is not None:
+            self._pairs.withdraw(seq)
+
+
+class Pairs:
+    """What each member of a group sends to and expects from each other one in its last all_to_alls.
+
+    Each writes what it sends and expects before it reads what the others do, as in ``Announcements``. A word holds the
+    lower bits of the number of the call, and a size plus one: 0 says nothing.
+
+    Args:
+        path, size, me: as for ``Announcements``.
+
+    Raises:
+        OSError: no space for the file.
+    """
+
+    def __init__(self, path: str, size: int, me: int) -> None:
+        self._size, self._me = size, me
+        self._sizes: dict[int, tuple[Signature, tuple[int, ...]]] = {}  # by the id of a call's signature
+        length = _PAIR_ROWS * size * 2 * size * 8
+        fd = shared_files.share(path, length)
+        try:
+            self._words = memoryview(mmap.mmap(fd, length)).cast("Q")
+        finally:
+            os.close(fd)
+
+    def announce(self, seq: int, call: Signature) -> list[int]:
+        """Announce all_to_all ``seq``; returns the indices of members whose sizes do not fit this one's."""
+        size, me = self._size, self._me
+        known = self._sizes.get(id(call))
+        sizes = self._sizes_of(call) if known is None else known[1]
+        if not sizes:
+            return []
+        mark = (seq & 0xFFFF) << _SEQ_AT
+        mine = [mark | count for count in sizes]
+        start, block = seq % _PAIR_ROWS * size * 2 * size, 2 * size
+        for place, word in enumerate(mine, start + me * block):
+            self._words[place] = word
+        sent_to_me = self._words[start + me : start + size * block : block].tolist()
+        expected_of_me = self._words[start + size + me : start + size * block : block].tolist()
+        return [
+            place
+            for place, (theirs, wanted) in enumerate(zip(sent_to_me, expected_of_me, strict=True))
+            if (theirs >> _SEQ_AT == mark >> _SEQ_AT and theirs & _SIZE and theirs != mine[size + place])
+            or (wanted >> _SEQ_AT == mark >> _SEQ_AT and wanted & _SIZE and wanted != mine[place])
+        ]
+
+    def _sizes_of(self, call: Signature) -> tuple[int, ...]:
+        """What is sent to and expected from each member, each plus one; empty where that is not known."""
+        sent, expected = call.sends(self._size), call.expects(self._size)
+        sizes: tuple[int, ...] = ()
+        if sent is not None and expected is not None:
+            sizes = tuple(min(count + 1, _SIZE) for count in (*sent, *expected))
+        if len(self._sizes) < _KNOWN:
+            self._sizes[id(call)] = call, sizes  # the call is kept, so that its id stays its own
+        return sizes
+
+    def withdraw(self, seq: int) -> None:
+        """Withdraw what was announced for ``seq``: the call was not made."""
+        start = seq % _PAIR_ROWS * self._size * 2 * self._size + self._me * 2 * self._size
+        for place in range(start, start + 2 * self._size):
+            self._words[place] = 0
 
 
 def board_path(folder: str, run: int, key: str) -> str:
@@ -89,9 +171,18 @@ def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, nu
     for rank in peers[:8]:
         theirs = _peer_call(folder, rank, group.key, seq)
         if theirs is not None:
-            lines.append(f"rank {rank} called {theirs.signature} at {theirs.site}")
-    me = f"rank {dist.get_rank()} called {mine.signature} at {mine.site}" if mine else "this rank"
+            lines.append(f"rank {rank} called {_made(theirs)} {theirs.site.placed}")
+    me = f"rank {dist.get_rank()} called {_made(mine)} {mine.site.placed}" if mine else "this rank"
     return f"collective mismatch at seq {seq}, group {list(group.ranks)}: " + "; ".join([me, *lines])
+
+
+def _made(call: Call) -> str:
+    """The call as text; of an all_to_all also what it exchanges."""
+    size = len(call.group.ranks)
+    sent, expected = call.signature.sends(size), call.signature.expects(size)
+    if call.signature.out_shapes is None or sent is None or expected is None:
+        return str(call.signature)
+    return f"{call.signature}, sending {listed(sent)} and expecting {listed(expected)} elements"
 
 
 def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:

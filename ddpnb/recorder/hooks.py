@@ -14,6 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -22,6 +23,7 @@ from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.events import Event
 from ddpnb.model.events.base import Attempt
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, HooksDetached
+from ddpnb.recorder.bindings import rebind
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.patched import full_name
@@ -34,7 +36,10 @@ _ALIKE = 4  # how often the same event is recorded: what happens in every step m
 
 
 class Hooks:
-    """A set of hooks that are installed and removed together; sub-classes install theirs in ``install``."""
+    """A set of hooks that are installed and removed together; sub-classes install theirs in ``install``.
+
+    ``put_in_place`` also reaches the modules that have imported the functions by name.
+    """
 
     def __init__(self, box: BlackBox) -> None:
         self.box = box
@@ -54,6 +59,8 @@ class Hooks:
         while self._undo:
             with contextlib.suppress(Exception):  # the others must come off all the same
                 self._undo.pop()()
+        with contextlib.suppress(Exception):
+            _rebind()
 
     def new_run(self) -> None:
         """Forget the last run."""
@@ -147,6 +154,8 @@ class Hooks:
         hide(hook)
         _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
         _set(owner, name, hook)
+        if isinstance(owner, ModuleType):
+            _IN_MODULES.setdefault((id(owner), name), (owner, [original]))[1].append(hook)
         self._undo.append(lambda: _take_away(owner, name, hook))
 
     def guarded(self, look: Callable[..., None]) -> Callable[..., None]:
@@ -222,6 +231,33 @@ def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetache
 
 # By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
 _OF_HOOKS: weakref.WeakKeyDictionary[Any, tuple[list[bool], Any, bool]] = weakref.WeakKeyDictionary()
+
+
+# By module and name: the module, and what has stood there since the names of other modules were last looked at.
+_IN_MODULES: dict[tuple[int, str], tuple[ModuleType, list[Any]]] = {}
+
+
+def put_in_place(*sets: Hooks) -> None:
+    """Put these sets of hooks in place, also in the modules that have imported the functions by name."""
+    for hooks in sets:
+        hooks.install()
+    _rebind()
+
+
+def _rebind() -> None:
+    """Let the names by which modules have imported a function of a module hold what stands there now."""
+    stands: dict[int, Any] = {}
+    names: set[str] = set()
+    former: list[Any] = []  # they must be alive
+    for (_, name), (owner, stood) in _IN_MODULES.items():
+        now = getattr(owner, name, None)
+        others = {id(one): now for one in stood if one is not now}
+        stands |= others
+        names |= {name} if others else set()
+        former += stood
+        stood[:] = [now]
+    if stands:
+        rebind(stands, names)
 
 
 def _take_away(owner: Any, name: str, hook: Any) -> None:

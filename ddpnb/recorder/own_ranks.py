@@ -13,7 +13,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import torch.distributed as dist
-import torch.multiprocessing
+from torch.multiprocessing.spawn import start_processes
 
 from ddpnb.model.events.startup import RanksStarted
 from ddpnb.recorder.blackbox import BlackBox
@@ -38,8 +38,7 @@ class OwnRanks(Hooks):
         self._told = False
 
     def install(self) -> None:
-        for module in (sys.modules["torch.multiprocessing.spawn"], torch.multiprocessing):
-            self.before(module, "start_processes", self._spawned)
+        self.before(sys.modules[start_processes.__module__], "start_processes", self._spawned)
         self.before(BaseProcess, "start", self._started)
         self.before(subprocess.Popen, "__init__", self._command)
 

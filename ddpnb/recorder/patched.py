@@ -1,5 +1,7 @@
 """The functions that a rank's hooks replace, by their full names, each with the modules of the recorder that do it.
 
+What other modules have imported by name is replaced there too (``bindings``).
+
 A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
@@ -28,20 +30,17 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.compile": ("bypass",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),
-    "torch.distributed.destroy_process_group": ("phases",),
     "torch.distributed.device_mesh.DeviceMesh.__init__": ("replicated",),
     "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),
     "torch.distributed.distributed_c10d.rendezvous": ("phases",),
     "torch.distributed.distributed_c10d.Work.wait": ("door",),
-    "torch.distributed.init_process_group": ("phases",),
-    "torch.distributed.new_group": ("phases",),
+    "torch.distributed.rpc.init_rpc": ("phases",),
     "torch.distributed.tensor.DTensor.from_local": ("replicated",),
     "torch.load": ("training",),
     "torch.manual_seed": ("faults.in_data", "training"),
     "torch.multiprocessing.spawn.start_processes": ("own_ranks",),
-    "torch.multiprocessing.start_processes": ("own_ranks",),
     "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm": ("training",),
     "torch.nn.modules.module.Module.load_state_dict": ("training",),
     "torch.nn.parallel.distributed.DistributedDataParallel.__init__": ("faults.in_model", "phases", "replicas"),
@@ -54,7 +53,6 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.nn.parallel.distributed.DistributedDataParallel.no_sync": ("replicas",),
     "torch.nn.parallel.distributed.DistributedDataParallel.register_comm_hook": ("training",),
     "torch.nn.utils.clip_grad.clip_grad_norm_": ("replicas",),
-    "torch.nn.utils.clip_grad_norm_": ("replicas",),
     "torch.optim.lr_scheduler.ChainedScheduler.__init__": ("optimizers",),
     "torch.optim.lr_scheduler.ChainedScheduler.step": ("optimizers",),
     "torch.optim.lr_scheduler.CosineAnnealingWarmRestarts.step": ("optimizers",),
@@ -69,7 +67,6 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.random.set_rng_state": ("training",),
     "torch.save": ("training",),
     "torch.set_num_threads": ("phases",),
-    "torch.set_rng_state": ("training",),
     "torch.utils.data.dataloader.DataLoader.__init__": ("data",),
     "torch.utils.data.dataloader.DataLoader.__iter__": ("data", "faults.in_data", "steps"),
     "torch.utils.data.dataloader._BaseDataLoaderIter.__next__": ("data", "faults.in_data", "steps"),

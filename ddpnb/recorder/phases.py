@@ -20,6 +20,7 @@ import torch.distributed as dist
 import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.cuda import nccl
+from torch.distributed import rpc
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.events.models import ModelWrapped
@@ -28,6 +29,7 @@ from ddpnb.model.events.startup import (
     DeviceChosen,
     Environment,
     InitProcessGroup,
+    InitRpc,
     NewGroup,
     StoreMade,
     StoreOpened,
@@ -41,11 +43,13 @@ from ddpnb.recorder.process_state import open_missing
 from ddpnb.recorder.protocol import BACKEND, DEVICE, ENVIRONMENT
 from ddpnb.recorder.rebind import Orphans
 from ddpnb.recorder.release import raises_releases
+from ddpnb.recorder.rpc import start_of
 from ddpnb.recorder.steps import Steps
 
 raises_releases(__name__)
 
 # What a person wants to see of the environment of a rank, by the beginnings of the names.
+_NEAR = 12  # frames between the constructor of a mesh and new_group
 _OURS = ("TORCHELASTIC_",)  # set for every run by the launcher
 
 
@@ -63,11 +67,12 @@ class Phases(Hooks):
         self._meeting = False  # inside a rendezvous
 
     def install(self) -> None:
-        for module in (c10d, dist):
-            self.replace(module, "init_process_group", self._init)
-            self.replace(module, "new_group", self._new_group)
-            self.replace(module, "destroy_process_group", self._destroy)
+        self.replace(c10d, "init_process_group", self._init)
+        self.replace(c10d, "new_group", self._new_group)
+        self.replace(c10d, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
+        if rpc.is_available():
+            self.replace(rpc, "init_rpc", self._init_rpc)
         self.replace(TCPStore, "__init__", self._make_store)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         self.replace(torch.autograd, "backward", self._backward)
@@ -130,6 +135,19 @@ class Phases(Hooks):
             return result
 
         return init_process_group
+
+    def _init_rpc(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def init_rpc(*args: Any, **kwargs: Any) -> Any:
+            def gather() -> InitRpc:
+                start = start_of(args, kwargs)
+                return InitRpc(address=_address(start["init_method"]), **start)
+
+            start = self.gathered(gather, InitRpc())
+            # Where ranks come and go, none waits for all.
+            with self.span(start) if start.world_size else contextlib.nullcontext():
+                return original(*args, **kwargs)
+
+        return init_rpc
 
     def _make_room(self) -> None:
         """Destroy the group of earlier functions and cells, or of ``world.rebuild()``, if the code creates its own."""
@@ -217,6 +235,7 @@ class Phases(Hooks):
                     name=str(getattr(c10d._world, "group_count", "")),
                     timeout_s=_seconds(args[0] if args else kwargs.get("timeout")),
                     backend=str((args[1] if len(args) > 1 else kwargs.get("backend")) or ""),
+                    maker=_maker(),
                 )
 
             made = self.gathered(gather, NewGroup())
@@ -270,6 +289,18 @@ class Phases(Hooks):
                 )
 
         return __init__
+
+
+def _maker() -> str:
+    """The class of torch that is making a group: ``DeviceMesh``, or none."""
+    frame = sys._getframe(1)
+    for _ in range(_NEAR):
+        if frame is None:
+            break
+        if frame.f_globals.get("__name__") == "torch.distributed.device_mesh":
+            return "DeviceMesh"
+        frame = frame.f_back
+    return ""
 
 
 def device() -> str:

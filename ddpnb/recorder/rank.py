@@ -80,6 +80,8 @@ class Rank(Recorder):
         kept = shares and dist.is_initialized()
         if not kept:
             self.clean()
+            if not shares:
+                self.replicas.models.forget()
         else:
             if not cell:
                 gc.collect()  # the models of an earlier function are no longer compared
@@ -137,7 +139,7 @@ class Rank(Recorder):
         # has left may wait, that of a data loader for its workers: they run when the ending is known.
         with process_state.OwnBuiltins(), without_collection():
             self._user_modules.end(is_script=is_script)
-            self.replicas.finish()
+            self.replicas.finish(*(("", {}) if is_script else self._named(order)))
             self.door.gate.end_of_run()
             self.faults.end_of_run()
             self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))
@@ -145,6 +147,14 @@ class Rank(Recorder):
                 _write(ended.ending, order["outcome"])
             self.box.set_run(order["run"], RUN_ENDED)
         return ended.result
+
+    @staticmethod
+    def _named(order: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The name of a function or cell, and its place if it is a single statement."""
+        if "cell" not in order:
+            return str(order.get("name", "a function")), {}
+        name = os.path.basename(order["cell"]).removesuffix(".py")
+        return name, script.only_statement(order["cell"])
 
     def start_up(self, order: dict[str, Any]) -> dict[str, Any]:
         """Begin a start-up in steps, or make one of them; see ``recorder.startup``.
@@ -199,7 +209,7 @@ class Rank(Recorder):
         self._after_script = self.phases.shares = self.phases.inherited = False
         self.startup.begin()
         self.phases.orphans.remember()
-        self.replicas.models.forget()
+        self.replicas.models.remember()
         end_groups()
         gc.collect()  # the next run, and its forks, must not find garbage of this one
 

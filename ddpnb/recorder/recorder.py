@@ -16,7 +16,7 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.exceptions import FailedThreads
 from ddpnb.recorder.executed_lines import Lines
 from ddpnb.recorder.faults.faults import Faults
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.own_ranks import OwnRanks
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.replicas import Replicas
@@ -46,9 +46,11 @@ class Recorder:
         self.data = Data(self.box)
         self.lines = Lines(self.box, self.door, folder, rank)
         failed_threads = FailedThreads(self.box)
+        training = Training(self.box, self.replicas.unsynced)
+        self.replicas.on_resumed.append(training.resumed)
         self.hooks: list[Hooks] = [
             self.phases,
-            Training(self.box),
+            training,
             self.replicas,
             self.data,
             self.lines,
@@ -58,8 +60,7 @@ class Recorder:
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.door.open()
-        for hooks in self.hooks:
-            hooks.install()
+        put_in_place(*self.hooks)
         # A forked child (a data loader's worker) shares the box's memory: it must not write there.
         # Nothing of torch may be touched in it, though: to drop a Work or to take a kernel away
         # where the threads of the parent do not exist is a segmentation fault now and then.
@@ -68,7 +69,7 @@ class Recorder:
     def watch_own_ranks(self) -> None:
         """Note processes that the script starts as ranks: where ddpnb has started this one, nobody watches them."""
         own = OwnRanks(self.box)
-        own.install()
+        put_in_place(own)
         self.hooks.append(own)
 
     def _forked(self) -> None:

@@ -29,7 +29,7 @@ from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.first_pass import FirstPass
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
 from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
@@ -53,7 +53,7 @@ class Replicas(Hooks):
         super().__init__(box)
         self._flight = door.flight
         self._groups = door.groups
-        self.models = Followed(door.groups, folder, rank, self.emit)
+        self.models = Followed(door.groups, folder, rank, self.emit, self._resumed)
         self._watched = self.models.watched
         # The optimizer in its step, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
@@ -67,12 +67,15 @@ class Replicas(Hooks):
             False,
         )  # backward passes of models that are not known, and whether a loss was not finite
         self._bypass = Bypass(box, self.models, self._samples, self.fail)
+        #: called with a wrapper of an earlier run that is used again
+        self.on_resumed: list[Callable[[Any], None]] = []
         self.tracing = Tracing(box)
         self.first_pass = FirstPass(box, self._samples)
 
     # -- life
 
     def install(self) -> None:
+        hide(self._follow, below=True)
         self.before(DistributedDataParallel, "__init__", self._wrapping)
         self.after(DistributedDataParallel, "__init__", self._wrapped)
         self.replace(DistributedDataParallel, "_pre_forward", self._forward)
@@ -82,8 +85,7 @@ class Replicas(Hooks):
         self.after(DistributedDataParallel, "no_sync", self._no_sync)
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
-        for module in (torch.nn.utils, torch.nn.utils.clip_grad):
-            self.after(module, "clip_grad_norm_", self._clipped)
+        self.after(torch.nn.utils.clip_grad, "clip_grad_norm_", self._clipped)
         self.after(torch.amp.GradScaler, "unscale_", self._left)
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self._optimizers.install()
@@ -104,9 +106,11 @@ class Replicas(Hooks):
         self.first_pass.new_run()
         self.models.new_run()
 
-    def finish(self) -> None:
-        """The run is over: its last losses may have come from the device."""
+    def finish(self, name: str = "", place: dict[str, Any] | None = None) -> None:
+        """The run is over: its last losses may have come from the device. ``name``: of one whose state another may share."""
         self.guarded(self._losses.poll)()
+        if name:
+            self.guarded(self.models.end_of_run)(name, place or {})
 
     def begin(self, run: int) -> None:
         """Assign digests to this run from now on."""
@@ -144,11 +148,31 @@ class Replicas(Hooks):
             self._samples.digest(watched, "updated", watched.parameters, 0, b"")
             self._bypass.begin()
 
+    def _resumed(self, owner: Any, watched: Watched) -> None:
+        """A model of an earlier run is used again: what it held then, and holds now, and what else is known of it."""
+        for end in watched.ends:
+            self._samples.earlier(watched, end)
+        if isinstance(owner, DistributedDataParallel):
+            self.emit(BuffersSynced(model=watched.number, synced=bool(getattr(owner, "forward_sync_buffers", True))))
+            watched.turns["updated"] += 1
+            if watched.is_readable():
+                digests = watched.digester.digest(watched.parameters, watched.log2, 0)
+                self._samples.write(watched, "updated", 0, b"", watched.log2, *digests)
+            for look in self.on_resumed:
+                look(owner)
+
+    def _follow(self, owner: Any) -> Watched | None:
+        try:
+            return self.models.follow(owner)
+        except Exception:
+            self.fail()
+            return None
+
     # -- forward
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
-        of, compiling, failed = self._watched.get, torch.compiler.is_compiling, self.guarded(self._failed_forward)
+        of, compiling, failed = self._follow, torch.compiler.is_compiling, self.guarded(self._failed_forward)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
@@ -166,15 +190,19 @@ class Replicas(Hooks):
 
         return _pre_forward
 
-    def _no_sync(self, _manager: Any, ddp: Any) -> None:
+    def unsynced(self, ddp: Any) -> None:
+        """The program itself turns the synchronisation of a wrapped model off."""
+        self._no_sync(None, ddp, "require_backward_grad_sync = False")
+
+    def _no_sync(self, _manager: Any, ddp: Any, way: str = "no_sync()") -> None:
         """Called in every micro-step: recorded once for each line."""
-        frame, watched = calling_frame(), self._watched.get(ddp)
+        frame, watched = calling_frame(), self._follow(ddp)
         if frame is None or watched is None:
             return
         line = watched.number, id(frame.f_code), frame.f_lineno
         if line not in self._unsynced and len(self._unsynced) < _LINES:
             self._unsynced.add(line)
-            self.emit(NoSyncEntered(model=watched.number))
+            self.emit(NoSyncEntered(model=watched.number, way=way))
 
     def _failed_forward(self, watched: Watched) -> None:
         """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""

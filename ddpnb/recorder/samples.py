@@ -6,6 +6,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
+from struct import pack
 from types import FrameType
 from typing import Any
 
@@ -14,7 +15,7 @@ from ddpnb.recorder import shared_files
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.locks import is_mine
-from ddpnb.recorder.tracked_model import Watched
+from ddpnb.recorder.tracked_model import EndOfRun, Watched
 from ddpnb.recorder.user_frames import calling_frame, place_of
 
 _KINDS = {kind: number for number, kind in enumerate(layout.KINDS)}
@@ -126,6 +127,16 @@ class Samples:
     ) -> None:
         turn = watched.turns[kind]
         self._file.write(watched.number, kind, turn, watched.steps, self.site(), names, values, log2, hashes, norms)
+
+    def earlier(self, watched: Watched, end: EndOfRun) -> None:
+        """Write what a model held when an earlier run ended."""
+        named = {"names": ["steps"], "run": end.name}
+        names = self.name(("earlier", end.name), lambda: named)
+        site = self._box.intern(end.place) if end.place else 0
+        values = pack("d", end.steps)
+        self._file.write(
+            watched.number, "earlier", end.run, 0, site, names, values, end.log2, end.hashes, end.norms, end.at_ns
+        )
 
     def later(self, watched: Watched, kind: str, of: str, names: int) -> Callable[[bytes], None]:
         """What writes a sample whose values come later; it belongs to this moment, and to the turn of another kind."""

@@ -273,6 +273,18 @@ def cell(path: str, namespace: dict[str, Any], show: Callable[[Any], None] | Non
     return main
 
 
+def only_statement(path: str) -> dict[str, Any]:
+    """The place of the statement of which a cell consists, also inside of ``with``; none if there are several."""
+    with suppress(Exception):
+        with io.open_code(path) as file:
+            body = ast.parse(file.read(), path).body
+        while len(body) == 1 and isinstance(body[0], ast.With):
+            body = body[0].body
+        if len(body) == 1:
+            return {"file": path, "line": body[0].lineno, "function": "<module>"}
+    return {}
+
+
 def _print(value: Any) -> None:
     print(repr(value))
 

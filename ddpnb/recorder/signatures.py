@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from ddpnb.model.calls import Signature
+
 REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 
@@ -32,6 +34,7 @@ class OpSpec:
     same: str = "elements"
     peer: int | None = None
     tag: int | None = None
+    outputs: int | None = None  # where the sizes that ranks exchange are those of pairs: the tensors that are received
     splits: tuple[int, int] | None = None  # positions of output and input splits
 
     @property
@@ -54,8 +57,8 @@ OPS: dict[str, OpSpec] = {
     "reduce_scatter_": OpSpec("reduce_scatter", 2, reduce_op=3),
     "_reduce_scatter_base_": OpSpec("reduce_scatter_tensor", 2, reduce_op=3),
     "reduce_scatter_tensor_coalesced_": OpSpec("reduce_scatter_tensor_coalesced", 2, reduce_op=3),
-    "alltoall_": OpSpec("all_to_all", 2, tensors=1, same="dtype"),
-    "alltoall_base_": OpSpec("all_to_all_single", 2, tensors=1, same="dtype", splits=(3, 4)),
+    "alltoall_": OpSpec("all_to_all", 2, tensors=1, same="dtype", outputs=0),
+    "alltoall_base_": OpSpec("all_to_all_single", 2, tensors=1, same="dtype", outputs=0, splits=(3, 4)),
     "barrier": OpSpec("barrier", 1, tensors=None),
     "monitored_barrier_": OpSpec("monitored_barrier", 1, tensors=None),
     "send": OpSpec("send", 1, same="nothing", peer=2, tag=3),
@@ -67,9 +70,9 @@ OPS: dict[str, OpSpec] = {
 _UNEVEN_ON_CUDA = frozenset({"all_gather", "reduce_scatter"})
 
 
-# A signature as the door needs it: its string in the box, the hash that the fence compares, and
-# whether all its tensors lie on the CPU.
-Interned = tuple[int, int, bool]
+# A signature as the door needs it: its string in the box, the hash that the fence compares, whether all its tensors
+# lie on the CPU, and the signature itself where the fence compares sizes of pairs of ranks.
+Interned = tuple[int, int, bool, Signature | None]
 
 
 class Signatures:
@@ -88,7 +91,7 @@ class Signatures:
         """A function from the arguments of ``spec``'s operator to the signature. It is on the hot path."""
         known: dict[Any, Interned] = {}
         self._known.append(known)
-        tensors_at, reduce_op_at, root_at, splits_at = spec.tensors, spec.reduce_op, spec.root, spec.splits
+        tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
         describe = self._describe
         tensor_type = torch.Tensor
 
@@ -99,15 +102,15 @@ class Signatures:
             # The operation is in a ScriptObject: this is the most expensive call of the door.
             reduce_op = args[reduce_op_at]._get_method("op")() if reduce_op_at is not None else None
             root = args[root_at] if root_at is not None else None
-            splits = None if splits_at is None else (tuple(args[splits_at[0]]), tuple(args[splits_at[1]]))
+            exchanged = None if outputs_at is None else _exchanged(spec, args)
             key: Any
             if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
-                key = (only.shape, only.dtype, only.device, reduce_op, root, splits)
+                key = (only.shape, only.dtype, only.device, reduce_op, root, exchanged)
             else:
-                key = (tuple((t.shape, t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, splits)
+                key = (tuple((t.shape, t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, exchanged)
             signature = known.get(key)
             if signature is None:
-                signature = describe(spec, tensors, reduce_op, root, splits)
+                signature = describe(spec, tensors, reduce_op, root, exchanged)
                 if len(known) < 10_000:
                     known[key] = signature
             return signature
@@ -120,7 +123,7 @@ class Signatures:
         tensors: Sequence[torch.Tensor],
         reduce_op: int | None,
         root: int | None,
-        splits: tuple[tuple[int, ...], tuple[int, ...]] | None,
+        exchanged: _Exchanged | None,
     ) -> Interned:
         devices = {tensor.device.type for tensor in tensors}
         dtypes = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors[:64]]
@@ -151,9 +154,25 @@ class Signatures:
             value["root"] = root
         if layouts - {""}:
             value["layout"] = " ".join(sorted(layouts - {""}))
-        if splits is not None:
-            value["out_splits"], value["in_splits"] = list(splits[0]), list(splits[1])
-        return self._intern(value), zlib.crc32(text.encode()), devices <= {"cpu"}
+        pairs = None
+        if exchanged is not None:
+            outputs, splits = exchanged
+            value["out_shapes"] = [list(shape) for shape in outputs[:64]]
+            if splits is not None:
+                value["out_splits"], value["in_splits"] = map(list, splits)
+            if all(type(size) is int for shape in (*value["shapes"], *value["out_shapes"]) for size in shape):
+                pairs = Signature.from_json(value)  # not while the program is compiled for any size
+        return self._intern(value), zlib.crc32(text.encode()), devices <= {"cpu"}, pairs
+
+
+# The shapes of the tensors that are received, and the splits of what is received and sent.
+_Exchanged = tuple[tuple[torch.Size, ...], tuple[tuple[int, ...], ...] | None]
+
+
+def _exchanged(spec: OpSpec, args: Sequence[Any]) -> _Exchanged:
+    outputs = args[spec.outputs or 0]
+    shapes = (outputs.shape,) if isinstance(outputs, torch.Tensor) else tuple(output.shape for output in outputs)
+    return shapes, None if spec.splits is None else tuple(tuple(args[place]) for place in spec.splits)
 
 
 def _layout(tensor: torch.Tensor) -> str:

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -14,6 +15,7 @@ import torch
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.model.samples import KINDS
 from ddpnb.recorder import protocol
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.device_copies import in_order, to_host
 from ddpnb.recorder.digests import HASH, Digester, exact
 from ddpnb.recorder.sampling import Pace, slices_of
@@ -22,6 +24,21 @@ from ddpnb.recorder.user_frames import calling_frame, is_user_file
 MAX_TENSORS = 20_000
 _IN_ORDER_S = 2.0  # for a device to do what is queued: one that hangs never does
 Named = tuple[list[tuple[str, Any]], list[tuple[str, Any]]]
+_ENDS = 8  # of runs that are remembered: the first ones, and as many last ones
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfRun:
+    """What a model held when a run ended, and how many optimizer steps it had made in it."""
+
+    run: int
+    name: str
+    place: dict[str, Any]
+    at_ns: int
+    steps: int
+    log2: int
+    hashes: bytes
+    norms: bytes
 
 
 class Watched:
@@ -53,6 +70,30 @@ class Watched:
         self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
         self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
+        self.ends: list[EndOfRun] = []  # of the runs that changed it
+        self.told: dict[str, Any] = {}  # what is written of it
+
+    def again(self, number: int) -> Watched:
+        """The same model in another run, from its beginning."""
+        named = list(zip(self.names, self.tensors, strict=True))
+        many = len(self.parameters)
+        fresh = Watched(number, (named[:many], named[many:]))
+        fresh.trained, fresh.may_skip, fresh.ends, fresh.told = self.trained, self.may_skip, self.ends, self.told
+        return fresh
+
+    def is_readable(self) -> bool:
+        """Whether its parameters can be read now: they are in this process's memory, or the device answers."""
+        return self.on_cpu or in_order(self.parameters, _IN_ORDER_S)
+
+    def end_of_run(self, run: int, name: str, place: dict[str, Any], steps: int) -> None:
+        """Note what it holds when a run ends, if that has changed."""
+        if not self.is_readable():
+            return
+        # The step is that of the beginning of the next run, so that the same parts can be compared.
+        hashes, norms = self.digester.digest(self.parameters, self.log2, 0)
+        if not self.ends or steps or self.ends[-1].hashes != hashes:
+            self.ends.append(EndOfRun(run, name, place, now_ns(), steps, self.log2, hashes, norms))
+            del self.ends[_ENDS:-_ENDS]
 
     @property
     def tensors(self) -> list[Any]:

@@ -32,9 +32,18 @@ class Followed:
         folder: where descriptions of models go.
         rank: this rank.
         emit: records an event.
+        resumed: called with a wrapper or optimizer of an earlier run, and its model, when it is used again.
     """
 
-    def __init__(self, groups: Groups, folder: str, rank: int, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        groups: Groups,
+        folder: str,
+        rank: int,
+        emit: Callable[[Event], None],
+        resumed: Callable[[Any, Watched], None] = lambda *_: None,
+    ) -> None:
+        self._resumed = resumed
         self._groups = groups
         self._folder = folder
         self._rank = rank
@@ -45,6 +54,7 @@ class Followed:
         self.watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
+        self._told: dict[str, Any] = {}  # of the model that is being wrapped
         self.last: Watched | None = None  # that ran forward
 
     # -- life
@@ -62,7 +72,7 @@ class Followed:
         self._run = run
 
     def remember(self) -> None:
-        """The next run is a cell, and what earlier cells have made lives on: it can still be compared."""
+        """What runs have made lives on: it can still be compared, and used again."""
         self._earlier.update(self.watched)
 
     def forget(self) -> None:
@@ -75,7 +85,18 @@ class Followed:
         """The models of this run, and those of earlier cells whose numbers it has not used."""
         own = list(self.watched.values())
         numbers = {watched.number for watched in own}
-        return [*own, *(one for one in list(self._earlier.values()) if one.number not in numbers)]
+        return [*own, *(one for one in self._unused() if one.number not in numbers)]
+
+    def _unused(self) -> list[Watched]:
+        """The models of earlier runs that are not used in this one."""
+        return [one for owner, one in list(self._earlier.items()) if owner not in self.watched]
+
+    def end_of_run(self, name: str, place: dict[str, Any]) -> None:
+        """A run ends whose state the next one may share: note what the models hold."""
+        for watched in list(self.watched.values()):
+            watched.end_of_run(self._run, name, place, watched.steps)
+        for watched in self._unused():
+            watched.end_of_run(self._run, name, place, 0)
 
     @property
     def optimizers(self) -> list[Any]:
@@ -100,19 +121,48 @@ class Followed:
 
     def next_number(self) -> int:
         """The number of a model that is about to be wrapped."""
-        number, self._count = self._count, self._count + 1
+        number = self._free(self._count)
+        self._count = number + 1
+        return number
+
+    def _free(self, number: int) -> int:
+        """This number, or the next one that no model of this run has."""
+        used = {watched.number for watched in self.watched.values()}
+        while number in used:
+            number += 1
         return number
 
     def wrapped(self, ddp: Any) -> Watched:
         """Follow the model that was wrapped last."""
         watched = self.watched[ddp] = Watched(self._count - 1, named_tensors(ddp.module))
+        watched.told = self._told
+        return watched
+
+    def follow(self, owner: Any) -> Watched | None:
+        """The model of a wrapper or optimizer, if it is known: one of an earlier run is followed again from its first use on.
+
+        It has its old number, which a new model may have taken meanwhile; ``made`` tells it from others.
+        """
+        watched = self.watched.get(owner)
+        if watched is None and (before := self._earlier.get(owner)) is not None:
+            made = before.told.get("options", {}).get("made") or [
+                before.ends[0].run if before.ends else 0,
+                before.number,
+            ]
+            watched = self.watched[owner] = before.again(self._free(before.number))
+            watched.told = before.told | {
+                "number": watched.number,
+                "options": before.told.get("options", {}) | {"made": made},
+            }
+            self._write(watched.number, watched.told)
+            self._resumed(owner, watched)
         return watched
 
     def save(
         self, number: int, wrapper: str, module: str, known: Any, tensors: list[dict[str, Any]], options: dict[str, Any]
     ) -> None:
         """Write what a model is made of, where the launcher finds it."""
-        told = {
+        self._told = {
             "number": number,
             "wrapper": wrapper,
             "module": module,
@@ -123,6 +173,9 @@ class Followed:
             "options": options,
             "site": place(3).to_json(),
         }
+        self._write(number, self._told)
+
+    def _write(self, number: int, told: dict[str, Any]) -> None:
         path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
         try:
             with open(path + ".part", "w") as file:
@@ -131,7 +184,7 @@ class Followed:
         except OSError as error:  # no room: the rest of the watch continues
             self._emit(ModelNotDescribed(number=number, error=error.strerror or ""))
             print(
-                f"ddpnb: {self._folder}: {error.strerror}. The replicas of {module} are not compared on this rank.",
+                f"ddpnb: {self._folder}: {error.strerror}. The replicas of {told['module']} are not compared on this rank.",
                 file=sys.stderr,
             )
 
@@ -142,12 +195,20 @@ class Followed:
         if known is None or known[0] != count:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             held = {id(parameter) for parameter in parameters}
+            self._follow_holders(held)
             models = [watched for watched in self.watched.values() if watched.ids & held]
             if not models and not self.watched:
                 models = self._adopt(optimizer, parameters)
             known = self._of_optimizer[optimizer] = (count, models)
             self._describe_optimizer(optimizer, parameters, held, models)
         return known[1]
+
+    def _follow_holders(self, held: set[int]) -> None:
+        """Models of earlier runs that hold these parameters are in use again."""
+        if not any(watched.ids & held for watched in self.watched.values()):
+            for owner, before in list(self._earlier.items()):
+                if before.ids & held:
+                    self.follow(owner)
 
     def _adopt(self, optimizer: Any, parameters: list[Any]) -> list[Watched]:
         """Without a wrapper the optimizer's parameters are followed: somebody may average gradients by hand."""
@@ -158,10 +219,12 @@ class Followed:
         names = names_from_frames(parameters)
         named = [(names.get(id(p), f"parameter {number}"), p) for number, p in enumerate(parameters)]
         known = self._groups.get(dist.group.WORLD)
-        number, self._adopted = UNWRAPPED + self._adopted, self._adopted + 1
+        number = self._free(UNWRAPPED + self._adopted)
+        self._adopted = number - UNWRAPPED + 1
         tensors = facts_of(specs(named, []))
         self.save(number, "", type(optimizer).__name__, known, tensors, {"sharded": sharded})
         watched = self.watched[optimizer] = Watched(number, (named, []))
+        watched.told = self._told
         self.last = self.last or watched
         return [watched]
 

@@ -38,14 +38,16 @@ from ddpnb.texts import shortened
 
 _KEYS = 40
 _STATE_BYTES = (torch.default_generator.get_state().numel(), 16)  # of a generator on the CPU, and on a GPU
+_SYNC = "require_backward_grad_sync"
 _PYTHON_STATE = len(random.getstate()[1])
 
 
 class Training(Hooks):
     """Events of a training script."""
 
-    def __init__(self, box: BlackBox) -> None:
+    def __init__(self, box: BlackBox, unsynced: Callable[[Any], None] = lambda _: None) -> None:
         super().__init__(box)
+        self._unsynced = unsynced  # called with a wrapped model whose synchronisation the program turns off
         self._known: set[str] = {"training"}
 
     def new_run(self) -> None:
@@ -62,8 +64,8 @@ class Training(Hooks):
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
         restored, ends = RngRestored(), ProcessEnds()
-        for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
-            self.before(owner, name, lambda *_, **__: self.emit(restored))
+        for owner in (torch.random, torch.cuda):
+            self.before(owner, "set_rng_state", lambda *_, **__: self.emit(restored))
         self.before(random, "setstate", lambda *_, **__: self.emit(restored))
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
@@ -101,7 +103,11 @@ class Training(Hooks):
         if type(seed) is int and is_user_file(sys._getframe(2).f_code.co_filename):
             self.emit(SeedSet(seed=seed))
 
-    def _attribute(self, ddp: Any, name: str, _value: Any) -> None:
+    def _attribute(self, ddp: Any, name: str, value: Any) -> None:
+        if name == _SYNC:
+            if not value and not is_torch_file(sys._getframe(2).f_code.co_filename):  # no_sync() sets it too
+                self._unsynced(ddp)
+            return
         if name in self._known:
             return
         # The watcher of the call lies between; the wrapper sets attributes of its own all the time.
@@ -117,6 +123,12 @@ class Training(Hooks):
     def _comm_hook(self, _none: Any, _ddp: Any, state: Any = None, hook: Any = None) -> None:
         settings = {**_bound(hook), **_own(state)}
         self.emit(CommHook(hook=_name_of(hook), state_class=type(state).__name__, settings=settings))
+
+    def resumed(self, ddp: Any) -> None:
+        """A wrapper of an earlier run is used again, with its hooks."""
+        hooks: Any = getattr(ddp, "_comm_hooks", ())
+        for hook, state in list(hooks):
+            self._comm_hook(None, ddp, state, hook)
 
     def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
         self.emit(CommHook(hook=str(kind)))

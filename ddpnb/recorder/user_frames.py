@@ -40,6 +40,10 @@ def _library_folders() -> tuple[str, ...]:
 
 
 _LIBRARIES = (_HERE, _TORCH, *_library_folders())
+_STDLIB = tuple(
+    {os.path.join(f(sysconfig.get_path(n)), "") for n in ("stdlib", "platstdlib") for f in (str, os.path.realpath)}
+)
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")  # packages may lie inside it
 
 
 def is_own_file(path: str) -> bool:
@@ -84,8 +88,8 @@ def is_own_frame(frame: FrameType) -> bool:
 
 
 # By the id of a code object (hashing one costs more than the walk): torch's and ours, a library's,
-# the user's. The code objects are kept, so that an id stays its own.
-_OURS, _LIBRARY, _USER = 1, 2, 3
+# the user's, the standard library's. The code objects are kept, so that an id stays its own.
+_OURS, _LIBRARY, _USER, _STANDARD = 1, 2, 3, 4
 _kinds: dict[int, int] = {}
 _kept: list[CodeType] = []
 
@@ -93,6 +97,8 @@ _kept: list[CodeType] = []
 def _kind(frame: FrameType) -> int:
     code, path = frame.f_code, file_of(frame)
     kind = _OURS if is_torch_file(path) else _USER if is_user_file(path) else _LIBRARY
+    if kind == _LIBRARY and path.startswith(_STDLIB) and not any(part in path for part in _INSTALLED):
+        kind = _STANDARD
     if len(_kinds) < 20_000:
         _kinds[id(code)] = kind
         _kept.append(code)
@@ -100,13 +106,15 @@ def _kind(frame: FrameType) -> int:
 
 
 def calling_frame(depth: int = 1) -> FrameType | None:
-    """The innermost frame of the user's code, else the innermost outside torch, else nothing.
+    """The innermost frame of the user's code, else the innermost of an installed package other than torch, else nothing.
 
     A collective that DDP starts from autograd's own thread has no Python caller there: the main
-    thread's frame, which sits in ``backward()``, is the answer then.
+    thread's frame, which sits in ``backward()``, is the answer then. A thread of Python has one, the standard library:
+    what the main thread does meanwhile has nothing to do with it.
     """
     frame: FrameType | None = sys._getframe(depth)
     outside: FrameType | None = None
+    called = False
     kinds = _kinds
     while frame is not None:
         kind = kinds.get(id(frame.f_code)) or _kind(frame)
@@ -114,11 +122,25 @@ def calling_frame(depth: int = 1) -> FrameType | None:
             return frame
         if kind == _LIBRARY and outside is None:
             outside = frame
+        called = called or kind == _STANDARD
         frame = frame.f_back
-    if outside is None and threading.current_thread() is not threading.main_thread():
+    if outside is None and not called and threading.current_thread() is not threading.main_thread():
         main = frames_of(threading.main_thread().ident or 0)
         return next((f for f in main if _kind(f) == _USER and not f.f_code.co_flags & _GENERATOR), None)
     return outside
+
+
+def library_of(depth: int = 1) -> str:
+    """The public module of torch in which this thread began; empty where that is none: ``torch.distributed.checkpoint``."""
+    frame: FrameType | None = sys._getframe(depth)
+    name = ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__")
+        if isinstance(module, str) and module.startswith("torch."):
+            name = module
+        frame = frame.f_back
+    parts = name.split(".")
+    return ".".join(parts[: next((n for n, part in enumerate(parts) if part.startswith("_")), len(parts))])
 
 
 _WALK = 1000  # frames that are looked at

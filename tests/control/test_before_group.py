@@ -24,10 +24,10 @@ def looked(tmp_path):
     """Look at a command until it has been idle for some time."""
     started = []
 
-    def look(*command, elsewhere=False, seconds=4.0):
+    def look(*command, elsewhere=False, seconds=4.0, folder=""):
         started.append(subprocess.Popen(command))
         said = []
-        before = BeforeGroup(started[0].pid, elsewhere=elsewhere, patience=PATIENCE_S, say=said.append)
+        before = BeforeGroup(started[0].pid, elsewhere=elsewhere, patience=PATIENCE_S, say=said.append, folder=folder)
         end = time.monotonic() + seconds
         while time.monotonic() < end and not before.hangs(2 * PATIENCE_S):
             if before.is_due:
@@ -49,6 +49,15 @@ def test_the_line_at_which_a_program_waits_is_said_once(looked, tmp_path, elsewh
     assert before.hangs(PATIENCE_S)
     assert f"no process group has been made, and {which} have been idle for 1 s:" in said
     assert f"is at {script}:4 in prepare" in said[1] and len(said) == 2
+
+
+def test_a_process_that_waits_for_others_in_init_rpc(looked, tmp_path):
+    script = tmp_path / "worker.py"
+    script.write_text(
+        f"from ddpnb.recorder import rpc\nrpc.note({str(tmp_path)!r}, ('worker', None, 1), {{'world_size': 3}})\n{SCRIPT}"
+    )
+    _, said = looked(sys.executable, str(script), seconds=20, folder=str(tmp_path))
+    assert said[1].endswith("in prepare: it waits in init_rpc, 1 of 3 ranks have joined")
 
 
 def test_a_command_that_is_no_program_in_python(looked):

@@ -10,6 +10,8 @@ import sys
 import pytest
 
 import ddpnb
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events.startup import NewGroup
 from ddpnb.processes.jobs.injection import SITE, injected
 
 _TELL = "import sys, json; print(json.dumps([sys.path, sorted(m for m in sys.modules if m.startswith('ddpnb'))]))"
@@ -102,7 +104,7 @@ def test_a_process_becomes_a_rank_when_it_makes_a_group(form, tmp_path):
     script = {
         "init_method": f"dist.init_process_group('gloo', init_method='file://{tmp_path}/store', rank=0, world_size=1)",
         "arguments": f"dist.init_process_group('gloo', 'file://{tmp_path}/store', None, 1, 0)",
-        "by name": "init_process_group('gloo')",
+        "by name": "init_process_group('gloo'); make([0])",
         "device mesh": "dist.init_device_mesh('cpu', (1,))",
     }[form]
     late = (
@@ -112,7 +114,7 @@ def test_a_process_becomes_a_rank_when_it_makes_a_group(form, tmp_path):
     )
     code = f"""
 import os, torch, torch.distributed as dist
-from torch.distributed import init_process_group
+from torch.distributed import init_process_group, new_group as make
 os.environ.update({late!r})
 {script}
 dist.all_reduce(torch.ones(2))
@@ -125,6 +127,8 @@ dist.all_reduce(torch.ones(2))
     assert json.loads((start / "rank0.json").read_text())["size"] == 1
     assert json.loads((start / "rank0.end.json").read_text())["how"] == "finished"
     assert (start / "rank0.status").read_bytes() == b"\0"
+    made = [event for event in BoxReader((start / "rank0.box").read_bytes()).events() if isinstance(event, NewGroup)]
+    assert [event.ranks for event in made] == ([(0,)] if form == "by name" else [])
 
 
 @pytest.mark.full

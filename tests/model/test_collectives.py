@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import CallState
+from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.collectives import (
     Collective,
     Direction,
@@ -148,6 +148,81 @@ def test_where_no_splits_fit_no_rank_is_odd():
         Rank(1, 2).calls("all_to_all_single", in_splits=(1, 2), out_splits=(3, 2), shape=(3,)),
     )
     assert (found.odd_ranks, found.sides) == ((), ((0,), (1,)))
+
+
+def exchanges(sent, expected, op="all_to_all_single", **splits):
+    """One all_to_all: of each rank the shapes of the tensors that it sends and that it expects."""
+    return collective(
+        *(
+            Rank(rank, len(sent)).calls(
+                op,
+                signature=Signature(
+                    op,
+                    sent[rank],
+                    ("float32",),
+                    agreed=f"{op}|float32",
+                    out_shapes=expected[rank],
+                    **{name: value[rank] for name, value in splits.items()},
+                ),
+            )
+            for rank in range(len(sent))
+        )
+    )
+
+
+def test_without_splits_each_pair_exchanges_an_equal_part():
+    found = exchanges([((24,),)] * 3 + [((28,),)], [((24,),)] * 3 + [((28,),)])
+    assert (found.match, found.odd_ranks, found.sides) == (MatchState.ARGUMENT_MISMATCH, (3,), ((0, 1, 2), (3,)))
+    assert (0, 3, 6, 7) in found.unpaired
+    assert (3, 0, 7, 6) in found.unpaired
+    assert len(found.unpaired) == 6
+
+
+def test_what_is_sent_may_be_of_another_size_than_what_is_expected():
+    """Without splits this is a mistake of all ranks: none of them is odd."""
+    found = exchanges([((8,),)] * 2, [((4,),)] * 2)
+    assert (found.match, found.odd_ranks) == (MatchState.ARGUMENT_MISMATCH, ())
+
+
+def test_rows_of_another_width_do_not_fit():
+    splits = {"in_splits": [(1, 1)] * 2, "out_splits": [(1, 1)] * 2}
+    assert exchanges([((2, 8),)] * 2, [((2, 8),), ((2, 4),)], **splits).odd_ranks == (1,)
+
+
+def test_lists_are_compared_pair_by_pair():
+    shapes = ((2,), (3,)), ((4,), (5,))
+    expected = ((2,), (4,)), ((3,), (5,))
+    assert exchanges(shapes, expected, "all_to_all").match is MatchState.FULLY_MATCHED
+    found = exchanges(shapes, (((2,), (4,)), ((3,), (6,))), "all_to_all")
+    assert (found.match, found.unpaired, found.odd_ranks) == (MatchState.ARGUMENT_MISMATCH, ((1, 1, 5, 6),), (1,))
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected", "splits"),
+    [
+        # experts: rank 0 sends 1 row to itself and 3 to rank 1, which sends 2 and 5
+        (
+            [((4, 8),), ((7, 8),)],
+            [((3, 8),), ((8, 8),)],
+            {"in_splits": [(1, 3), (2, 5)], "out_splits": [(1, 2), (3, 5)]},
+        ),
+        # nothing for rank 0
+        (
+            [((4, 8),), ((0, 8),)],
+            [((0, 8),), ((4, 8),)],
+            {"in_splits": [(0, 4), (0, 0)], "out_splits": [(0, 0), (4, 0)]},
+        ),
+        # one rank gives its splits, the other leaves them out
+        ([((8,),), ((8,),)], [((8,),), ((8,),)], {"in_splits": [(4, 4), ()], "out_splits": [(4, 4), ()]}),
+        # one rank gives more to itself
+        ([((8,),), ((10,),)], [((8,),), ((10,),)], {"in_splits": [(), (4, 6)], "out_splits": [(), (4, 6)]}),
+        # other shapes of the same size
+        ([((2, 4),), ((8,),)], [((8,),), ((4, 2),)], {}),
+    ],
+)
+def test_sizes_that_fit_match(sent, expected, splits):
+    found = exchanges(sent, expected, **splits)
+    assert (found.match, found.mismatched) == (MatchState.FULLY_MATCHED, False)
 
 
 # -- which rank waits for which

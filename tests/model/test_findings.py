@@ -7,8 +7,8 @@ import pytest
 
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding, Hint
+from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
 from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.render.findings import USUAL, hang
 
@@ -170,3 +170,21 @@ def test_diagnosing_a_recording_gives_a_diagnosis():
     found = diagnose(recording, patience=5.0)
     assert isinstance(found, Diagnosis)
     assert found.to_json()["findings"][0]["code"] == "DDP313"
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("/usr/lib/python3.13/concurrent/futures/thread.py", False),
+        ("/venv/lib64/python3.11/threading.py", False),
+        ("<frozen importlib._bootstrap>", False),
+        ("/venv/lib/python3.13/site-packages/recipes/train.py", True),
+        ("/usr/lib/python3/dist-packages/recipes/train.py", True),
+        ("/home/user/lib/train.py", True),
+        ("<string>", True),
+    ],
+)
+def test_a_finding_points_to_no_line_of_the_standard_library(file, named):
+    mine = (0, Site("train.py", 3, "main"))
+    finding = Finding(FindingType("DDP301", "x"), "x", where=(mine, (1, Site(file, 58, "run")), (2, NO_SITE)))
+    assert finding.where == (mine, *(((1, Site(file, 58, "run")),) if named else ()))

@@ -50,6 +50,20 @@ def run(tmp_path):
     return found
 
 
+def test_a_model_of_an_earlier_run_is_read_when_it_is_used(tmp_path):
+    """Others were made before it, which this run does not use."""
+    run = Run(tmp_path)
+    for rank in range(2):
+        run.model(rank, {**MODEL, "number": 3}, number=3)
+        words = struct.pack("2I", 1, 5)
+        run.files[rank].write(3, "updated", 1, 0, 0, 1, b"", 0, words, struct.pack("2f", 1, 5))
+    assert run.samples.models(0) == ()
+    run.samples.read()
+    assert [model.number for model in run.samples.models(0)] == [3]
+    (sample,) = run.samples.samples(1)
+    assert list(sample.digests) == ["w", "b"]
+
+
 def test_models_without_a_wrapper_are_numbered_apart(run):
     """One rank has trained a model by itself before: what is wrapped then has the same number on both."""
     run.model(0, {**MODEL, "number": UNWRAPPED, "wrapper": ""}, number=UNWRAPPED)

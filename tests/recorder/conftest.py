@@ -17,6 +17,7 @@ from ddpnb.model.samples import SampleReader
 from ddpnb.recorder import replicas, sampling
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.replicas import Replicas
 
 E = TypeVar("E", bound=Event)
@@ -42,7 +43,7 @@ class WatchedRank:
         self.replicas = Replicas(self.box, self.door, str(folder), 0)
         self.run = 0
         self.begin(1)
-        self.replicas.install()
+        put_in_place(self.replicas)
 
     def begin(self, run: int) -> None:
         self.run = run

@@ -21,6 +21,7 @@ import os, signal, sys, json, tempfile, torch, torch.distributed as dist
 from datetime import timedelta
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.phases import Phases
 from ddpnb.model.blackbox import BoxReader
 folder = tempfile.mkdtemp()
@@ -28,7 +29,7 @@ box = BlackBox(os.path.join(folder, "rank0.box"), 0)
 door = Door(box, folder)
 door.open()
 phases = Phases(box, door)
-phases.install()
+put_in_place(phases)
 dist.init_process_group("gloo", init_method="file://" + os.path.join(folder, "store"), rank=0, world_size=1)
 def calls():
     door.flight.poll()
@@ -168,7 +169,7 @@ def test_what_a_signal_handler_raises_inside_of_the_door_is_the_users(run):
         signal.signal(signal.SIGALRM, late)
         class Announcements:
             def __init__(self, *given): pass
-            def announce(self, seq, agreed): interrupt(); return []
+            def announce(self, seq, agreed, exchange): interrupt(); return []
             def withdraw(self, seq): withdrawn.append(seq)
         def interrupt(*_): signal.raise_signal(signal.SIGALRM)
         withdrawn, told = [], []

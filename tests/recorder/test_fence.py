@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import zlib
 
 import pytest
 import torch
 import torch.distributed as dist
 
+from ddpnb.errors import CollectiveMismatch
 from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.calls import Signature
 from ddpnb.recorder import groups
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
@@ -43,3 +46,66 @@ def test_without_room_for_it_calls_go_on_uncompared(tmp_path, monkeypatch, capsy
         door.close()
     said = capsys.readouterr().err
     assert "are not compared" in said and "failed and was disabled" not in said
+
+
+# -- all_to_all: what each pair exchanges
+
+
+def exchange(sent, expected, **splits):
+    shapes = {"shapes": ((sent, 8),), "out_shapes": ((expected, 8),)}
+    return Signature("all_to_all_single", dtypes=("float32",), agreed="all_to_all_single|float32", **shapes, **splits)
+
+
+def of_group(tmp_path, size):
+    return [Announcements(str(tmp_path / "fence"), size, me) for me in range(size)]
+
+
+def test_uneven_sizes_that_fit_pass(tmp_path):
+    """As experts exchange tokens: the same ranks, other sizes in every step."""
+    first, second = of_group(tmp_path, 2)
+    for seq in range(1, 100):
+        more = seq % 3
+        calls = (
+            exchange(4 + more, 3, in_splits=(1, 3 + more), out_splits=(1, 2)),
+            exchange(7, 8 + more, in_splits=(2, 5), out_splits=(3 + more, 5)),
+        )
+        order = ((first, 0), (second, 1)) if seq % 2 else ((second, 1), (first, 0))
+        assert [one.announce(seq, 5, calls[me]) for one, me in order] == [[], []]
+
+
+def test_whoever_comes_later_finds_sizes_that_do_not_fit(tmp_path):
+    first, second, third = of_group(tmp_path, 3)
+    assert first.announce(1, 5, exchange(6, 6)) == []
+    assert second.announce(1, 5, exchange(6, 6)) == []
+    assert third.announce(1, 5, exchange(9, 9)) == [0, 1]
+    # What rank 0 sends to rank 1 and rank 1 expects from it differ; rank 2 fits both.
+    assert first.announce(2, 5, exchange(6, 6, in_splits=(2, 2, 2), out_splits=(2, 2, 2))) == []
+    assert third.announce(2, 5, exchange(6, 6)) == []
+    assert second.announce(2, 5, exchange(6, 5, in_splits=(2, 2, 2), out_splits=(1, 2, 2))) == [0]
+
+
+def test_sizes_of_another_call_are_not_compared(tmp_path):
+    first, second = of_group(tmp_path, 2)
+    assert first.announce(1, 5, exchange(4, 4)) == []
+    first.withdraw(1)
+    assert second.announce(1, 5, exchange(6, 6)) == []
+    assert first.announce(17, 5, exchange(8, 8)) == []  # in the row of the first one
+    assert second.announce(17, 5, exchange(8, 8)) == []
+    assert first.announce(18, 5, exchange(7, 7)) == []  # nothing that can be divided among them: torch refuses it
+
+
+@pytest.mark.usefixtures("of_two")
+def test_an_all_to_all_of_sizes_that_do_not_fit_is_stopped(tmp_path):
+    door = Door(BlackBox(str(tmp_path / "rank0.box"), 0), str(tmp_path))
+    door.open()
+    try:
+        door.new_run(1, "raise")
+        dist.all_to_all_single(torch.empty(4, 3), torch.ones(4, 3))
+        (path,) = (path for path in tmp_path.glob("fence-1-*") if not path.name.endswith("_pairs"))
+        Announcements(str(path), 2, 1).announce(2, zlib.crc32(b"all_to_all_single|torch.float32"), exchange(6, 6))
+        with pytest.raises(CollectiveMismatch, match="sending .2, 2. and expecting .2, 2. elements"):
+            dist.all_to_all_single(torch.empty(4), torch.ones(4))
+        (_, call) = BoxReader(door.box.memory).calls()
+        assert (call.signature.out_shapes, call.state.name) == (((4,),), "FENCED")
+    finally:
+        door.close()

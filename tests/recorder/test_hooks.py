@@ -20,7 +20,7 @@ from ddpnb.model.events.models import CheckpointSaved, ModelWrapped, RngRestored
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.events.startup import StoreOpened
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.user_frames import is_own_file, is_user_file
 
 
@@ -136,6 +136,49 @@ def test_sets_of_hooks_on_one_function_go_in_any_order(box, owner, order):
         assert seen == sorted(left, reverse=True) * 2
     assert owner.call is original
     assert dict(vars(owner)) == before
+
+
+class InModules(Hooks):
+    """Hooks on ``lends.call``."""
+
+    def __init__(self, box, lends, seen):
+        super().__init__(box)
+        self.lends, self.seen = lends, seen
+
+    def install(self):
+        self.before(self.lends, "call", lambda *_: self.seen.append(self))
+
+
+@pytest.fixture
+def modules(monkeypatch):
+    """A module with a function, one of the user's and one of a library that have imported it."""
+    lends, users, library = (types.ModuleType(name) for name in ("lends", "users", "library"))
+    lends.call = library.call = users.call_it = library.other = library.__call__ = lambda *_: None
+    users.__file__, library.__file__ = "/home/user/train.py", os.__file__
+    for module in (lends, users, library):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return lends, users, library
+
+
+def test_names_by_which_modules_have_imported_a_function_are_replaced_too(box, modules):
+    lends, users, library = modules
+    original, seen = lends.call, []
+    one, other = (InModules(box, lends, seen) for _ in range(2))
+    put_in_place(one)
+    put_in_place(other)
+    assert lends.call is library.call is users.call_it
+    assert library.__call__ is original  # as threading.__excepthook__: the standard library keeps originals there
+    users.call_it()
+    assert seen == [other, one]
+    users.later = lends.call
+    one.remove()
+    users.later()
+    assert seen == [other, one, other]
+    other.remove()
+    assert lends.call is library.call is users.call_it is users.later is original
+    put_in_place(one)
+    assert lends.call is library.call is users.call_it is not original
+    one.remove()
 
 
 def test_they_can_be_put_back(box, owner):

@@ -19,7 +19,8 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.patched import REPLACED, full_name
 
-#: makes a rank, and prints which functions of all modules and classes of torch and of the table it has replaced
+#: makes a rank, and prints which functions of all modules and classes of torch and of the table it has replaced, under
+#: which other names they were known, and which names of any module still hold one of them
 OBSERVED = """
 import json, multiprocessing.process, os, random, subprocess, sys, tempfile
 import torch, torch.distributed as dist, torch.distributed.algorithms, torch.utils.data, torch.distributed.algorithms.join
@@ -46,8 +47,23 @@ rank = Rank(tempfile.mkdtemp(), 0)
 for kind in (InData, InModel):
     kind(rank.box, 0).install()
 after = functions()
-print(json.dumps(sorted(name for name in after if after[name] is not before.get(name))))
+changed = {name: before.get(name) for name in after if after[name] is not before.get(name)}
+table = {id(before[name]) for name in sys.argv[1].split() if name in before}
+own = [name for name in changed if name in sys.argv[1].split() or id(changed[name]) not in table]
+still = [
+    f"{module}.{name}" for module, found in list(sys.modules.items()) if module.partition(".")[0] not in ("__main__", "ddpnb")
+    for name, value in list(vars(found).items()) if id(value) in table and not name.startswith("__")
+]
+print(json.dumps([sorted(own), sorted(set(changed) - set(own)), still]))
 """
+
+
+def observed():
+    names = " ".join(REPLACED)
+    done = subprocess.run(
+        [sys.executable, "-c", OBSERVED, names], capture_output=True, text=True, timeout=100, check=True
+    )
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", REPLACED)
@@ -61,8 +77,11 @@ def test_a_function_is_where_the_table_says(name):
 
 
 def test_a_rank_replaces_what_the_table_says():
-    done = subprocess.run([sys.executable, "-c", OBSERVED], capture_output=True, text=True, timeout=100, check=True)
-    assert set(json.loads(done.stdout)) == set(REPLACED)
+    replaced, others, still = observed()
+    assert set(replaced) == set(REPLACED)
+    # ``from torch.distributed.distributed_c10d import new_group`` gave these modules names of their own.
+    assert {"torch.distributed.new_group", "torch.distributed.device_mesh.new_group"} <= set(others)
+    assert still == [], "these names were not replaced"
 
 
 class Lost(Hooks):

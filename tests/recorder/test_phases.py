@@ -1,8 +1,21 @@
-"""Stores that a script makes itself, in a process of its own: torch's class is the real one."""
+"""Start-up and groups: stores that a script makes itself, groups that torch makes, ranks that meet for RPC."""
 
 from __future__ import annotations
 
 import json
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import rpc
+from torch.distributed.device_mesh import DeviceMesh
+
+from ddpnb.model.blackbox import BoxReader
+from ddpnb.model.events.startup import InitRpc, NewGroup
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.hooks import put_in_place
+from ddpnb.recorder.phases import Phases
 
 SCRIPT = """
 import json, os, sys, tempfile
@@ -49,3 +62,40 @@ def test_stores_of_the_script(forked):
     assert made == [["127.0.0.1", 0, True, "done"], ["127.0.0.1", port, False, "done"], ["3", 0, False, "failed"]]
     assert (value, met) == ("value", True)
     assert "was disabled" not in done.stderr, done.stderr
+
+
+@pytest.fixture
+def phases(tmp_path):
+    box = BlackBox(str(tmp_path / "rank0.box"), 0)
+    found = Phases(box, Door(box, str(tmp_path)))
+    put_in_place(found)
+    yield found
+    found.remove()
+
+
+def events(phases, kind):
+    return [event for event in BoxReader(phases.box.memory).events() if isinstance(event, kind)]
+
+
+@pytest.mark.usefixtures("of_two")
+def test_the_groups_of_a_mesh_are_recorded(phases):
+    """``torch.distributed.device_mesh`` imports new_group by name: the ranks of a mesh were made by nobody."""
+    DeviceMesh("cpu", torch.tensor([[0], [1]]), mesh_dim_names=("dp", "tp"))
+    dist.new_group([0])
+    made = [(event.ranks, event.maker) for event in events(phases, NewGroup)]
+    assert made == [((0,), "DeviceMesh"), ((1,), "DeviceMesh"), ((0,), "")]
+
+
+def test_a_rank_that_waits_for_others_in_init_rpc(phases, monkeypatch):
+    def meets(*_args, **_kwargs):
+        (event,) = events(phases, InitRpc)
+        assert event.state == "open"
+        raise RuntimeError("nobody comes")
+
+    monkeypatch.setattr(dist, "rendezvous", meets)
+    options = rpc.TensorPipeRpcBackendOptions(init_method="tcp://127.0.0.1:29533")
+    with pytest.raises(RuntimeError, match="nobody comes"):
+        rpc.init_rpc("worker", rank=0, world_size=2, rpc_backend_options=options)
+    (event,) = events(phases, InitRpc)
+    assert (event.address, event.rank, event.world_size) == ("tcp://127.0.0.1:29533", 0, 2)
+    assert (event.state, event.error) == ("failed", "RuntimeError: nobody comes")

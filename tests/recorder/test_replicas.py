@@ -18,6 +18,8 @@ from ddpnb.model.events.models import NoSyncEntered, ScalerMade
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.recorder.digests import Digester, exact
+from ddpnb.recorder.hooks import put_in_place
+from ddpnb.recorder.training import Training
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*Grad strides"), pytest.mark.usefixtures("alone")]
 
@@ -232,6 +234,25 @@ def test_unscaling_is_what_torch_did(watched):
     (made,) = watched.events(ScalerMade)
     assert (made.init_scale, made.enabled, made.site.file) == (4.0, True, __file__)
     assert watched.samples("scale")[0].number("made") == made.number
+
+
+@pytest.mark.usefixtures("alone")
+def test_where_a_program_turns_the_synchronisation_off_itself(watched):
+    """As accumulation is often written: a card that speaks of no_sync() then names what is not there."""
+    training = Training(watched.box, watched.replicas.unsynced)
+    put_in_place(training)
+    try:
+        model = DDP(Net())
+        for micro in range(4):
+            model.require_backward_grad_sync = micro % 2 == 1
+            model(batch(1)).sum().backward()
+        with model.no_sync():
+            model(batch(1)).sum().backward()
+    finally:
+        training.remove()
+    ways = [(event.way, event.site.function) for event in watched.events(NoSyncEntered)]
+    here = test_where_a_program_turns_the_synchronisation_off_itself.__name__
+    assert ways == [("require_backward_grad_sync = False", here), ("no_sync()", here)]
 
 
 def test_where_no_sync_is_entered(watched):

@@ -28,3 +28,15 @@ def test_a_tensor_without_values_is_no_mismatch_of_its_own():
     """torch raises on the rank whose tensor is on the meta device: the fence must not speak first."""
     on_cpu, on_meta = described(torch.ones(3), torch.ones(3, device="meta"))
     assert on_cpu["agreed"] == on_meta["agreed"]
+
+
+def test_what_an_all_to_all_receives_is_part_of_its_signature():
+    values = []
+    read = Signatures(lambda value: len(values.append(value) or values)).reader(OPS["alltoall_base_"])
+    for rows in (4, 6, 4):
+        *_, exchange = read([torch.empty(rows, 2), torch.ones(4, 2), None, [1, rows - 1], [2, 2]])
+        assert (exchange.sends(2), exchange.expects(2)) == ((4, 4), (2, 2 * (rows - 1)))
+    assert [value["out_shapes"] for value in values] == [[[4, 2]], [[6, 2]]]
+    read = Signatures(lambda value: len(values.append(value) or values)).reader(OPS["alltoall_"])
+    *_, exchange = read([[torch.empty(1), torch.empty(2)], [torch.ones(3), torch.ones(4)]])
+    assert (exchange.sends(2), exchange.expects(2)) == ((3, 4), (1, 2))

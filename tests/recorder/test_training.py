@@ -28,6 +28,7 @@ from ddpnb.model.events.models import (
 )
 from ddpnb.model.events.runs import HooksDetached, ProcessEnds, SeedSet
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.training import Training
 
 ORIGINALS = (
@@ -57,7 +58,7 @@ def box(tmp_path):
 @pytest.fixture
 def hooks(box):
     found = Training(box)
-    found.install()
+    put_in_place(found)
     yield found
     found.remove()
     assert now() == ORIGINALS

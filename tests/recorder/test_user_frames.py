@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -70,3 +71,25 @@ def test_text_that_the_user_has_compiled_is_theirs(names):
     names["__repr__"]()
     ((frame, calling),) = seen
     assert is_user_frame(frame) and calling is frame
+
+
+def test_a_thread_that_a_library_has_started_is_at_no_line():
+    """It was said to be in ``concurrent/futures/thread.py``, or where the main thread happened to be."""
+
+    def own():
+        return calling_frame()
+
+    with ThreadPoolExecutor(1) as pool:
+        # Called by C, as the collectives of torch are: the innermost frames are those of the standard library.
+        assert pool.submit(user_frames.calling_frame, 1).result() is None
+        assert pool.submit(own).result().f_code.co_filename == __file__
+
+
+def test_the_thread_of_a_library_of_torch_is_named():
+    def begins():
+        return user_frames.library_of()
+
+    names = {"__name__": "torch.distributed.checkpoint._async_thread_executor", "begins": begins}
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(eval, "begins()", names).result() == "torch.distributed.checkpoint"
+        assert pool.submit(begins).result() == ""

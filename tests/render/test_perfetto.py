@@ -13,6 +13,7 @@ from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState, Signature
 from ddpnb.model.marks import Mark
 from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.model.replicas import Sample
 from ddpnb.render import perfetto
 from tests.diagnosis.recordings import Rank, diagnose, line, record, world_group
 
@@ -176,3 +177,10 @@ def test_without_times_there_is_no_trace_and_an_earlier_file_stays(tmp_path):
     with pytest.raises(UsageError, match="no times"):
         of((replace(call(0, 0, 0), entered_ns=0, done_ns=0),), (), taken=0).to_perfetto(path)
     assert path.read_text() == "earlier" and [*tmp_path.iterdir()] == [path]
+
+
+def test_what_an_earlier_run_has_left_is_not_the_begin_of_this_one():
+    plain = of([call(0, 10, 20)], [call(0, 10, 30)])
+    held = Sample(0, "earlier", 1, at_ns=MS, facts={"run": "In[5]"})
+    ranks = {number: replace(one, samples=(held,)) for number, one in plain.ranks.items()}
+    assert read(replace(plain, ranks=ranks)) == read(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 
@@ -109,6 +110,7 @@ def train_twice(steps):
     from torch.nn.parallel import DistributedDataParallel
 
     from ddpnb.recorder import rank
+    from ddpnb.recorder.hooks import put_in_place
 
     dist.init_process_group("gloo")
     found, watch = [], rank.current.replicas
@@ -128,7 +130,7 @@ def train_twice(steps):
         state = [*model.state_dict().values(), *(v for s in optimizer.state.values() for v in s.values())]
         rest = torch.random.get_rng_state()
         found.append(hashlib.sha256(b"".join(t.numpy().tobytes() for t in [*state, rest])).hexdigest())
-    watch.install()
+    put_in_place(watch)
     return found
 
 
@@ -212,3 +214,45 @@ def test_compare_while_they_train(world, tmp_path):
     stop.touch()
     assert run.wait(30).outcome == "divergence"
     assert run.diagnosis.errors[0].culprits == (1,)
+
+
+TRAINS = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+torch.manual_seed(1)
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
+model = DistributedDataParallel(net)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+def train(steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4) + dist.get_rank()).square().mean().backward()
+        optimizer.step()
+train(20)
+"""
+EDITS = "with torch.no_grad():\n    net[0].weight[0, 0] += 0.5\n"
+
+
+def test_a_weight_that_one_rank_edits_between_two_cells_that_train(world):
+    """The card said that the parameters were never the same, and advised to use DistributedDataParallel."""
+
+    def cell(code, name, ranks=None):
+        return world.execute(code, ranks=ranks, stream=None, name=name).wait(60)
+
+    assert cell(TRAINS, "In[4]").outcome == "ok"
+    assert cell(EDITS, "In[5]", [1]).outcome == "ok"
+    for name in ("In[6]", "In[7]"):
+        run = cell("train(10)", name)
+        (found,) = (one for one in run.diagnosis.findings if one.severity == "error")
+        assert (run.outcome, found.code, found.culprits) == ("divergence", "DDP405", (1,))
+        assert found.tensors == ("0.weight",)
+        assert "parameters of Sequential" in found.summary and "since In[5]" in found.summary
+        assert "When In[4] ended, all ranks held the same values." in found.evidence
+        assert found.evidence[1].startswith("Rank 1 changed 0.weight in In[5], without an optimizer step;")
+        (where,) = (site for rank, site in found.where if rank == 1)
+        assert (os.path.basename(where.file), where.line) == ("In[5].py", 2)
+        assert "DistributedDataParallel" not in found.remedy
+    assert [one.name for one in world.compare().differences] == ["0.weight"]
+    assert cell("for p in net.parameters(): dist.broadcast(p.data, src=0)", "In[8]").outcome == "ok"
+    assert cell("train(10)", "In[9]").outcome == "ok"

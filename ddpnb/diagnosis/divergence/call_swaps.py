@@ -17,6 +17,11 @@ from ddpnb.source.branches import function_at, relation
 
 ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True)
 CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
+_CHECKPOINT = "torch.distributed.checkpoint"
+ASYNC_SAVE = (
+    'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
+    "async_save(..., process_group=saving)."
+)
 
 _NEAR = 64  # calls between the two places of an exchange
 
@@ -236,14 +241,21 @@ def concurrent_use(recording: Recording) -> Finding | None:
         culprits,
         tuple(rank for rank in sorted(recording.ranks) if rank not in found),
         other,
-        tuple((rank, found[rank][1].site) for rank in culprits),
+        tuple((rank, sites[0]) for rank in culprits if (sites := _known_sites(found[rank]))),
         (
-            f"Rank {seen}: {one.title} at {one.site} and {other.title} at {other.site}, in two threads.",
+            f"Rank {seen}: {one.title} {one.site.placed} and {other.title} {other.site.placed}, in two threads.",
             *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
-        "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
+        ASYNC_SAVE
+        if any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
+        else "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
         severity="error" if orders or _harmed(recording) else "warning",
     )
+
+
+def _known_sites(pair: tuple[Call, Call]) -> list[Site]:
+    """The lines of two calls that are known, that of the second first."""
+    return [call.site for call in reversed(pair) if call.site != NO_SITE]
 
 
 def _from_both(record: RankRecord, one: Call, other: Call) -> tuple[Call, Call] | None:

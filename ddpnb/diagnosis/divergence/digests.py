@@ -159,8 +159,16 @@ def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
 
 
 def comparable(models: Mapping[int, Model]) -> bool:
-    """Whether these are replicas: wrapped alike, on one group, with the same tensors."""
-    return len({(m.wrapper, m.group, tuple((t.name, t.shape) for t in m.tensors)) for m in models.values()}) == 1
+    """Whether these are replicas: wrapped alike, on one group, with the same tensors, and at once."""
+    return (
+        len(
+            {
+                (m.wrapper, m.group, str(m.options.get("made")), *((t.name, t.shape) for t in m.tensors))
+                for m in models.values()
+            }
+        )
+        == 1
+    )
 
 
 def units_of(recording: Recording, number: int) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ddpnb.diagnosis.divergence.between_runs import differ_since
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, since_steps
 from ddpnb.diagnosis.divergence.digests import by_turn, comparable, differing, first_difference
 from ddpnb.diagnosis.divergence.optimizers import scaler_differs
@@ -39,6 +40,8 @@ def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
     found = first_difference(recording, number, kinds=("updated",))
     if hyper is not None or found is None:
         return hyper
+    if found.turn == 1 and (since := differ_since(recording, model, found)) is not None:
+        return replace(since, certainty="likely")
     turns = by_turn(recording, number, "updated").items()
     before = max((t for t, looked in turns if t < found.turn and looked.keys() >= found.samples.keys()), default=0)
     if sharded:

@@ -17,6 +17,10 @@ from ddpnb.model.replicas import Model
 
 REPLICA_DRIFT = FindingType("DDP405", "replica-drift")
 PARTIAL_LOAD = FindingType("DDP601", "partial-load")
+CHANGE_ALIKE = (
+    "Change parameters identically on all ranks, or before the model is wrapped, or broadcast them afterwards: "
+    "for p in model.parameters(): dist.broadcast(p.data, src=0)."
+)
 
 
 def edited(recording: Recording, model: Model, found: Difference) -> Finding:
@@ -71,8 +75,7 @@ def edited(recording: Recording, model: Model, found: Difference) -> Finding:
         found.samples,
         culprits,
         evidence,
-        "Change parameters identically on all ranks, or before the model is wrapped, or broadcast them afterwards: "
-        "for p in model.parameters(): dist.broadcast(p.data, src=0).",
+        CHANGE_ALIKE,
         tensors=found.tensors,
         sides=() if culprits else found.sides,
         certainty="likely" if left_out or (culprits == changed and found.split.tied) else "proven",

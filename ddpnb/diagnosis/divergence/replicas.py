@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ddpnb.diagnosis.divergence.between_runs import differ_since, is_of_earlier_run
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed, since_steps
 from ddpnb.diagnosis.divergence.digests import (
     Difference,
@@ -129,6 +130,8 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
         return edited(recording, model, found)
     if found.kind == "gradients":
         return _gradients(recording, model, found)
+    if found.turn == 1 and is_of_earlier_run(model):
+        return differ_since(recording, model, found) or _in_between(recording, model, found)
     if found.turn == 1:
         return _unlike_from_the_start(recording, model, found)
     looked = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed
 from ddpnb.diagnosis.divergence.digests import Difference, Past, against_past, by_turn, differing, models_of, split
@@ -18,6 +18,7 @@ from ddpnb.model.replicas import Model, Sample
 
 FORWARD_BYPASSED = FindingType("DDP407", "forward-bypassed")
 SYNC_SKIPPED = FindingType("DDP408", "sync-skipped")
+_SYNC = "require_backward_grad_sync"
 
 
 def bypassed(recording: Recording, number: int, model: Model, drift: Difference | None) -> Finding | None:
@@ -53,7 +54,7 @@ def bypassed(recording: Recording, number: int, model: Model, drift: Difference 
 
 
 def sync_differs(recording: Recording, number: int, model: Model) -> Finding | None:
-    """DDP408: forwards under no_sync on some ranks only, or accumulation over different numbers of forwards."""
+    """DDP408: forwards that do not synchronise on some ranks only, or accumulation over different numbers of forwards."""
     for turn, samples in by_turn(recording, number, "forward").items():
         flags = {rank: sample.number("sync") for rank, sample in samples.items()}
         apart = split(flags)
@@ -62,7 +63,9 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
             # Which rank ends its first window first shows nothing; one that always synchronised and no longer does, does.
             stopped = [rank for rank in past.changed if flags[rank] == 0.0]
             culprits = apart.blamed(stopped, past.known)
-            says = {1.0: "synchronises", 0.0: "is under no_sync"}
+            off = [rank for rank, flag in flags.items() if flag == 0.0]
+            way = _way(recording, number, off)
+            says = {1.0: "synchronises", 0.0: way.state}
             evidence = [
                 f"{phrases.ranks([r for r in samples if flags[r] == flag], True)}: forward {turn} {words}."
                 for flag, words in says.items()
@@ -78,11 +81,11 @@ def sync_differs(recording: Recording, number: int, model: Model) -> Finding | N
                 samples,
                 culprits,
                 evidence,
-                "Enter no_sync() on all ranks in the same micro-steps: decide by the step number only, and accumulate over "
+                f"{way.begin} on all ranks in the same micro-steps: decide by the step number only, and accumulate over "
                 "the same number of batches on all ranks.",
                 sides=apart.sides,
             )
-            entered = _entered(recording, number, [rank for rank, flag in flags.items() if flag == 0.0])
+            entered = _entered(recording, number, off)
             return placed(finding, known((rank, entered.get(rank, site)) for rank, site in finding.where))
     for turn, samples in by_turn(recording, number, "gradients").items():
         counts = {rank: sample.number("synced") for rank, sample in samples.items()}
@@ -176,8 +179,36 @@ def _later(recording: Recording, found: Difference) -> list[dict[int, Sample]]:
     return sorted(looks, key=lambda held: max(sample.at_ns for sample in held.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The words for how a program turns the synchronisation off."""
+
+    state: str  # of a forward
+    under: str
+    begin: str
+    end: str
+
+
+_WAYS = {
+    "no_sync()": _Way("is under no_sync", "under no_sync()", "Enter no_sync()", "Exit no_sync()"),
+    _SYNC: _Way(f"has {_SYNC} = False", f"with {_SYNC} = False", f"Set {_SYNC} = False", f"Set {_SYNC} = True"),
+}
+_UNKNOWN = _Way(
+    "does not synchronise",
+    "without synchronisation",
+    "Turn the synchronisation off",
+    "Turn the synchronisation on again",
+)
+
+
+def _way(recording: Recording, number: int, ranks: Iterable[int]) -> _Way:
+    """How these ranks turn the synchronisation of a model off, as far as that was recorded."""
+    ways = {e.way for rank in ranks for e in recording.ranks[rank].events(NoSyncEntered) if e.model == number}
+    return _WAYS.get(ways.pop().partition(" ")[0], _UNKNOWN) if len(ways) == 1 else _UNKNOWN
+
+
 def _entered(recording: Recording, number: int, ranks: list[int]) -> dict[int, Site]:
-    """Where these ranks enter no_sync(), of those that do it at one line only."""
+    """Where these ranks turn the synchronisation off, of those that do it at one line only."""
     entered = {
         rank: [e.site for e in recording.ranks[rank].events(NoSyncEntered) if e.model == number] for rank in ranks
     }
@@ -213,17 +244,18 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
 
 def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
+    way = _way(recording, found.model, found.samples)
     finding = finding_of(
         SYNC_SKIPPED,
         f"No rank synchronises the last gradients of {model.module} before optimizer step {found.turn}.",
         found.samples,
         tuple(sorted(found.samples)),
         [
-            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the previous step, {_unsynced(sample)} of them under no_sync(), the last one included."
+            f"Rank {rank}: {sample.number('forwards'):.0f} forwards since the previous step, {_unsynced(sample)} of them {way.under}, the last one included."
             for rank, sample in sorted(found.samples.items())[:8]
         ]
         + how_far(found),
-        "Exit no_sync() before the last backward of each step, also when an epoch ends with fewer micro-batches.",
+        f"{way.end} before the last backward of each step, also when an epoch ends with fewer micro-batches.",
         tensors=found.tensors,
     )
     entered = _entered(recording, found.model, list(found.samples))

@@ -9,7 +9,7 @@ from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
 from ddpnb.model.events.runs import ThreadFailed
-from ddpnb.model.events.startup import InitProcessGroup
+from ddpnb.model.events.startup import Joining
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord
@@ -26,7 +26,7 @@ LOCAL = ("a file lock", "a child process", "sleep()")
 def before_init(record: RankRecord) -> bool:
     """Whether the rank runs code of the user, and has not called init_process_group in this run."""
     stack = record.main_stack
-    began = record.unrecorded or record.calls or record.events_forgotten or record.events(InitProcessGroup)
+    began = record.unrecorded or record.calls or record.events_forgotten or record.events(Joining)
     return stack is not None and stack.innermost_user is not None and not began
 
 

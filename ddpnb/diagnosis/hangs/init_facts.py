@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from ddpnb.diagnosis.once import once
-from ddpnb.model.events.startup import InitProcessGroup
+from ddpnb.model.events.startup import InitProcessGroup, Joining
 from ddpnb.model.recording import RankRecord, Recording
 
 
-def starts_of(record: RankRecord) -> list[InitProcessGroup]:
-    return record.events(InitProcessGroup)
-
-
 def address_of(record: RankRecord) -> str:
-    """The rendezvous address of this rank, at its last init_process_group."""
-    starts = record.events(InitProcessGroup)
+    """The rendezvous address of this rank, at its last init_process_group or init_rpc."""
+    starts = record.events(Joining)
     return starts[-1].address if starts else ""
 
 
@@ -24,8 +20,8 @@ def inits(recording: Recording) -> dict[int, InitProcessGroup]:
 
 
 def claim_of(record: RankRecord) -> int:
-    """The rank that a process claimed at its last init_process_group; its own rank when that is unknown."""
-    starts = record.events(InitProcessGroup)
+    """The rank that a process claimed when it last joined others; its own rank when that is unknown."""
+    starts = record.events(Joining)
     return starts[-1].rank if starts and starts[-1].rank is not None else record.rank
 
 

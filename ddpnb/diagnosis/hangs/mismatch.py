@@ -101,6 +101,7 @@ _FINDINGS = {
 
 
 _SIDES = 8  # different calls that are listed
+_PAIRS = 4  # of ranks whose sizes do not fit
 
 
 def _different_calls(recording: Recording, collective: Collective) -> Finding:
@@ -123,17 +124,28 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     if len(all_sides) > _SIDES:
         others = [rank for side in all_sides[_SIDES:] for rank in side]
         evidence.append(f"{phrases.ranks(others, True)} called it in {len(all_sides) - _SIDES} other ways.")
-    if collective.match is MatchState.ARGUMENT_MISMATCH and reference.signature.in_splits:
+    unpaired = _unpaired(collective, culprits)
+    if collective.match is MatchState.ARGUMENT_MISMATCH and reference.signature.in_splits and not unpaired:
         evidence += [
             f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
             for rank, call in sorted(calls.items())[:8]
         ]
+    evidence += [f"R{text[1:]}." for text in unpaired[:_PAIRS]]
+    if collective.unpaired:
+        remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
     if split.tied and culprits and culprits == strayed:
         evidence.append(in_turn(recording, collective, culprits))
     evidence += phrases.undecided(sides)
     place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
-    if culprits and len(all_sides) == 2:
+    if unpaired:
+        who = (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'exchanges', 'exchange')}"
+            if culprits
+            else "The ranks exchange"
+        )
+        summary = f"{who} sizes that do not fit those of the other ranks in {place}: {unpaired[0]}."
+    elif culprits and len(all_sides) == 2:
         mine, theirs = calls[culprits[0]], calls[(*waiting, *culprits)[0]]
         summary = (
             f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} {what} than "
@@ -156,6 +168,14 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
         remedy,
         sides=sides,
     )
+
+
+def _unpaired(collective: Collective, culprits: tuple[int, ...]) -> list[str]:
+    """The pairs of an all_to_all whose sizes in elements do not fit, those of the culprits first."""
+    if any(call.signature.out_shapes is None for call in collective.calls.values()):
+        return []
+    pairs = sorted(collective.unpaired, key=lambda pair: (pair[0] == pair[1], pair[0] not in culprits))
+    return [f"rank {a} sends {sent} elements to rank {b}, which expects {expected}" for a, b, sent, expected in pairs]
 
 
 def _short(call: Call, other: Call) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable
 
-from ddpnb.diagnosis.hangs.init_facts import address_of, claim_of, starts_of
+from ddpnb.diagnosis.hangs.init_facts import address_of, claim_of
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.model.calls import Call
 from ddpnb.model.collectives import collective_of
-from ddpnb.model.events.startup import InitProcessGroup, NewGroup
+from ddpnb.model.events.startup import Joining, NewGroup
 from ddpnb.model.recording import Recording
 
 _NOBODY = frozenset[int]()
@@ -25,9 +25,9 @@ class MissingRanks:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._of_calls: dict[tuple[str, int], frozenset[int]] = {}
-        self._here: dict[int, dict[str, frozenset[int]]] = {}
+        self._here: dict[tuple[type[Joining], int], dict[str, frozenset[int]]] = {}
         self._expected: dict[int, frozenset[int]] = {}
-        self._unclaimed: dict[tuple[int, str, int], frozenset[int]] = {}
+        self._unclaimed: dict[Hashable, frozenset[int]] = {}
         self._made: _Made | None = None
 
     def in_call(self, call: Call, rank: int) -> frozenset[int]:
@@ -40,28 +40,29 @@ class MissingRanks:
     # -- start-up
 
     def at_start(self, standing: Standing) -> frozenset[int]:
-        """The ranks that a rank in init_process_group waits for: until every rank is claimed by a process there."""
+        """The ranks that a rank in init_process_group or init_rpc waits for: until every rank is claimed by a process there."""
         event, record = standing.event, standing.record
-        assert isinstance(event, InitProcessGroup)
+        assert isinstance(event, Joining)
         size = min(event.world_size or self._recording.world_size, 1 << 16)
-        place = len(starts_of(record)), address_of(record)
-        if place[0] not in self._here:
-            self._here[place[0]] = self._gather(place[0])
-        here = self._here[place[0]].get(place[1], _NOBODY)
+        turn, address = (type(event), len(record.events(type(event)))), address_of(record)
+        if turn not in self._here:
+            self._here[turn] = self._gather(*turn)
+        here = self._here[turn].get(address, _NOBODY)
         if standing.rank in here:
-            if (*place, size) not in self._unclaimed:
-                self._unclaimed[(*place, size)] = self._not_claimed(here, size)
-            found = self._unclaimed[(*place, size)]
+            place = turn, address, size
+            if place not in self._unclaimed:
+                self._unclaimed[place] = self._not_claimed(here, size)
+            found = self._unclaimed[place]
         else:
             found = self._not_claimed(here | ({standing.rank} & self._recording.ranks.keys()), size)
         # A process that claims a wrong rank is itself what it waits for.
         return (without(found, standing.rank) or frozenset({standing.rank})) if found else found
 
-    def _gather(self, turn: int) -> dict[str, frozenset[int]]:
-        """The ranks that reached their init_process_group number ``turn``, by rendezvous address."""
+    def _gather(self, kind: type[Joining], turn: int) -> dict[str, frozenset[int]]:
+        """The ranks that reached their call of this kind number ``turn``, by rendezvous address."""
         here: dict[str, set[int]] = defaultdict(set)
         for rank, record in self._recording.ranks.items():
-            starts = starts_of(record)
+            starts = record.events(kind)
             if len(starts) >= turn or (starts and record.events_forgotten):
                 state = starts[-1 if record.events_forgotten else turn - 1].state
                 # One that completed it and has ended did so without the others (another backend).

@@ -48,10 +48,12 @@ def not_made(
     evidence += [
         f"Rank {rank} called new_group at {site} for an earlier group." for rank, site in [*before.items()][:4]
     ]
+    mesh = any(one.maker for rank in {*named, *others} if (one := _made(standings, rank, turn)) is not None)
     never_called = len(places) < len(named)
     path = standings[(makers or grouping)[0]].path
     if sides and not culprits:
-        summary = f"The ranks' new_group calls do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+        what = "groups of DeviceMesh" if mesh else "new_group calls"
+        summary = f"The ranks' {what} do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
     elif others:
         summary = (
             f"{phrases.ranks(others, True)} {phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group of "
@@ -73,7 +75,10 @@ def not_made(
             *(_where_made(standings, held, turn) if odd else where(standings, held)),
         ),
         (*evidence, *phrases.undecided(() if culprits else sides)),
-        "Call new_group on every rank, members or not, with the same lists in the same order.",
+        "Make each DeviceMesh on all ranks, members or not: one over all of them, of which each rank takes its part "
+        '(mesh["dp"]), or the same ones in the same order.'
+        if mesh
+        else "Call new_group on every rank, members or not, with the same lists in the same order.",
         sides=() if culprits else sides,
         hint=hints.deciding_branch(recording, path) if never_called else None,
         moments=tuple(

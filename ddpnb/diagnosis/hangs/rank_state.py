@@ -8,7 +8,7 @@ from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.events import Event
 from ddpnb.model.events.runs import LateWait, ProcessEnds
-from ddpnb.model.events.startup import InitProcessGroup, NewGroup
+from ddpnb.model.events.startup import Joining, NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Stack
@@ -46,7 +46,7 @@ class Standing:
 
     @property
     def starting(self) -> Event | None:
-        """The call of ``init_process_group`` or ``new_group`` that it waits in."""
+        """The call of ``init_process_group``, ``init_rpc`` or ``new_group`` that it waits in."""
         return self.event if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
 
     @property
@@ -102,9 +102,9 @@ def _standing(record: RankRecord) -> Standing:
     late = _late_wait(record)
     if late is not None and process.activity == "idle":  # in an unknown call: no rank is blamed for it
         return Standing(rank, RankState.UNKNOWN, record, event=late, site=late.site)
-    waiting = record.events(InitProcessGroup, NewGroup, state="open")
+    waiting = record.events(Joining, NewGroup, state="open")
     if waiting and process.activity != "computing":
-        state = RankState.STARTING if isinstance(waiting[-1], InitProcessGroup) else RankState.CREATING_GROUP
+        state = RankState.STARTING if isinstance(waiting[-1], Joining) else RankState.CREATING_GROUP
         return Standing(rank, state, record, event=waiting[-1], site=waiting[-1].site)
     if process.activity == "idle":
         # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.

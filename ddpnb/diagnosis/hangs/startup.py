@@ -14,7 +14,7 @@ from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.startup import Environment, InitProcessGroup
+from ddpnb.model.events.startup import Environment, InitProcessGroup, Joining
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
@@ -29,7 +29,12 @@ WRONG_INTERFACE = FindingType("DDP110", "wrong-interface", after_patience=True)
 
 
 def _world_size(standing: Standing) -> int | None:
-    return standing.event.world_size if isinstance(standing.event, InitProcessGroup) else None
+    return standing.event.world_size if isinstance(standing.event, Joining) else None
+
+
+def _call_of(standing: Standing) -> str:
+    """``init_process_group`` or ``init_rpc``."""
+    return standing.event.title if standing.event is not None else "init_process_group"
 
 
 def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
@@ -46,7 +51,7 @@ def world_too_large(standings: dict[int, Standing], starting: list[int], absent:
         None,
         where(standings, starting),
         tuple(
-            f"Rank {rank} is in init_process_group with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
+            f"Rank {rank} is in {_call_of(standings[rank])} with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
             for rank in starting[:8]
         ),
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
@@ -142,19 +147,20 @@ def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
 def never_joined(
     recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
 ) -> Finding:
+    call = _call_of(standings[starting[0]])
     return Finding(
         WORLD_INCOMPLETE,
         f"{phrases.ranks(ended, True)} ended without joining: "
-        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in init_process_group.",
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in {call}.",
         tuple(ended),
         tuple(starting),
         None,
         where(standings, [*ended, *starting]),
         (
-            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in init_process_group{phrases.at(standings[starting[0]].site)}.",
+            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in {call}{phrases.at(standings[starting[0]].site)}.",
             *(f"Rank {rank} {phrases.ended(standings[rank].record.ending)} and never called it." for rank in ended[:8]),
         ),
-        "Every rank that was launched must call init_process_group.",
+        f"Every rank that was launched must call {call}.",
         hint=hints.deciding_branch(recording, standings[starting[0]].path, ended=True),
     )
 
@@ -184,7 +190,9 @@ def unreachable(
         others,
         None,
         where(standings, [*culprits, *others]),
-        tuple(f"Rank {rank} is in init_process_group{phrases.at(standings[rank].site)}." for rank in starting[:8]),
+        tuple(
+            f"Rank {rank} is in {_call_of(standings[rank])}{phrases.at(standings[rank].site)}." for rank in starting[:8]
+        ),
         "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
         certainty="timed",
     )

@@ -134,9 +134,13 @@ class ScalerMade(Event):
 
 @event("no_sync entered")
 class NoSyncEntered(Event):
-    """A line that turns off the synchronisation of a wrapped model; which forwards it concerned is in their samples."""
+    """A line that turns off the synchronisation of a wrapped model; which forwards it concerned is in their samples.
+
+    ``way``: how it does that.
+    """
 
     model: int = -1
+    way: str = "no_sync()"
 
 
 @event("parameters ignored")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.model.events.base import Attempt, Event, event, rest
+from ddpnb.model.events.base import Attempt, Event, event, record, rest
 
 
 @event("environment")
@@ -27,16 +27,27 @@ class ThreadsSet(Event):
     threads: int = 0
 
 
-@event("init_process_group")
-class InitProcessGroup(Attempt):
-    """A rank joins the default group. ``size`` and ``as_rank`` are what it became."""
+@record
+class Joining(Attempt):
+    """A rank waits at an address until all ranks are there."""
 
-    backend: str = ""
-    asked: str | None = None  # by the script; the launcher may have chosen another backend
     init_method: str = ""
     address: str = ""
     world_size: int | None = None
     rank: int | None = None
+
+
+@event("init_rpc")
+class InitRpc(Joining):
+    """A rank joins the RPC framework, which has no group and no collectives."""
+
+
+@event("init_process_group")
+class InitProcessGroup(Joining):
+    """A rank joins the default group. ``size`` and ``as_rank`` are what it became."""
+
+    backend: str = ""
+    asked: str | None = None  # by the script; the launcher may have chosen another backend
     timeout_s: float | None = None  # None: the default
     threads: int = 0
     versions: Mapping[str, str] = rest()
@@ -66,13 +77,17 @@ class StoreMade(Attempt):
 
 @event("new_group")
 class NewGroup(Attempt):
-    """``local``: with ``use_local_synchronization`` only the members make it. ``name``: torch counts groups."""
+    """``local``: with ``use_local_synchronization`` only the members make it. ``name``: torch counts groups.
+
+    ``maker``: the class of torch that makes it: ``DeviceMesh``.
+    """
 
     ranks: tuple[int, ...] = ()
     local: bool = False
     name: str = ""
     timeout_s: float | None = None
     backend: str = ""
+    maker: str = ""
 
 
 @event("destroy_process_group")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.faults.armed import MAX_TROUBLES, Armed
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, put_in_place
 
 
 class FaultHooks(Hooks):
@@ -32,7 +32,10 @@ class FaultHooks(Hooks):
                 undo()
         if bool(self.armed) != self._installed:
             self._installed = not self._installed
-            (self.install if self._installed else self.remove)()
+            if self._installed:
+                put_in_place(self)
+            else:
+                self.remove()
 
     def due(self, *kinds: str) -> list[Armed]:
         """The faults of these kinds that are triggered now; counts and records them."""

@@ -176,7 +176,7 @@ def _moments(record: RankRecord) -> Iterator[int]:
     for event in record.history:
         yield from filter(known, (event.began_ns, event.ended_ns))
     yield from (mark.at_ns for mark in record.marks if known(mark.at_ns))
-    yield from (sample.at_ns for sample in record.samples if known(sample.at_ns))
+    yield from (one.at_ns for one in record.samples if known(one.at_ns) and one.kind != "earlier")
     if record.ending is not None and known(record.ending.at_ns):
         yield record.ending.at_ns
 

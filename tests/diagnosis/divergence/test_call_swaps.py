@@ -283,6 +283,18 @@ def test_two_threads_one_of_which_still_waits():
     assert (found.code, found.severity, found.culprits) == ("DDP310", "error", (0, 1, 2, 3))
 
 
+def test_an_asynchronous_checkpoint_on_the_group_of_the_training():
+    """The other thread is one of torch's, at no line of the program."""
+    ranks = [Rank(n).calls("all_reduce", A).issues("barrier", B) for n in range(4)]
+    for rank in ranks:
+        thread = Site("?", 0, "?", library="torch.distributed.checkpoint")
+        rank.waits("all_gather", thread, thread=OTHER_THREAD)
+    found = call_swaps.concurrent_use(record(*ranks))
+    assert (found.code, found.where) == ("DDP310", tuple((n, B) for n in range(4)))
+    assert f"barrier #2 at {B} and all_gather #3 in a thread of torch.distributed.checkpoint" in found.evidence[0]
+    assert 'new_group(backend="gloo")' in found.remedy and "process_group=" in found.remedy
+
+
 def test_two_threads_one_after_the_other():
     assert call_swaps.find(record(*(overlapping(n, gap=True) for n in range(4)))) == []
 

@@ -532,6 +532,37 @@ def test_a_rank_that_does_not_synchronise_is_pointed_to_its_no_sync():
     assert dict(found.where) == {2: line(7), **dict.fromkeys((0, 1, 3), STEP)}
 
 
+@pytest.mark.parametrize(
+    ("ways", "state", "remedy"),
+    [
+        (["no_sync()"], "is under no_sync", "Enter no_sync() on all ranks"),
+        (
+            ["require_backward_grad_sync = False"],
+            "has require_backward_grad_sync = False",
+            "Set require_backward_grad_sync = False on all ranks",
+        ),
+        ([], "does not synchronise", "Turn the synchronisation off on all ranks"),
+        (
+            ["no_sync()", "require_backward_grad_sync = False"],
+            "does not synchronise",
+            "Turn the synchronisation off on all ranks",
+        ),
+    ],
+)
+def test_a_card_names_how_the_synchronisation_was_turned_off(ways, state, remedy):
+    def turned_off(rank):
+        for number, way in enumerate(ways):
+            rank.event("no_sync entered", line(7 + number), model=0, way=way)
+        deferred(rank)
+
+    found = the_finding(trained(turned_off, step, (2,)))
+    assert f"Rank 2: forward 3 {state}." in found.evidence
+    assert found.remedy.startswith(remedy)
+    found = the_finding(trained(turned_off, culprits=(0, 1, 2, 3), before=0, after=0))
+    assert "no_sync" not in found.remedy + "".join(found.evidence) or ways == ["no_sync()"]
+    assert "require_backward" in found.remedy or ways != ["require_backward_grad_sync = False"]
+
+
 def test_of_two_lines_that_enter_no_sync_it_is_not_known_which_one_it_was():
     def enters(rank):
         deferred(rank.event("no_sync entered", line(7), model=0).event("no_sync entered", line(8), model=0))

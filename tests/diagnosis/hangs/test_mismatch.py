@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.diagnosis.hangs.mismatch import explain, first_mismatch
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.findings import Finding, Hint
@@ -612,3 +613,21 @@ def test_a_rank_that_has_begun_another_iteration_of_one_loop_has_passed_the_call
     found = finding(record(saves, trains, script=SAVES))
     assert (found.code, found.culprits) == ("DDP301", culprits)
     assert any("has started forward 4, rank" in text for text in found.evidence) == bool(culprits)
+
+
+def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash():
+    """gloo ends the process in native code: that follows from the sizes."""
+
+    def call(rows: int) -> Signature:
+        shapes = ((rows * 2,),)
+        return Signature("all_to_all_single", shapes, ("float32",), agreed="a2a|float32", out_shapes=shapes)
+
+    recording = record(
+        Rank(0, 3).calls("all_to_all_single", line(7), signature=call(6), state=CallState.ISSUED).dies(-6),
+        Rank(1, 3).calls("all_to_all_single", line(7), signature=call(6), state=CallState.FAILED),
+        Rank(2, 3).calls("all_to_all_single", line(7), signature=call(9), state=CallState.ISSUED),
+    )
+    first = diagnose(recording).findings[0]
+    assert (first.code, first.culprits) == ("DDP305", (2,))
+    assert "Rank 2 sends 6 elements to rank 0, which expects 4." in first.evidence
+    assert "Exchange the sizes first" in first.remedy

@@ -403,3 +403,41 @@ def test_a_rank_that_made_an_earlier_group_at_that_line_is_pointed_there():
     assert (found.code, found.culprits) == ("DDP108", (1,))
     assert found.where[:2] == ((1, line(4)), (1, line(9)))
     assert f"Rank 1 called new_group at {line(4)} for an earlier group." in found.evidence
+
+
+# -- init_rpc
+
+
+def in_rpc(number, world=2, address="tcp://a:1"):
+    rank = Rank(number, world).absent()
+    return rank._idle(1.0, INIT).phase("init_rpc", "open", INIT, world_size=world, rank=number, address=address)
+
+
+def test_a_rank_that_never_comes_to_init_rpc():
+    found = only_finding(record(in_rpc(0), Rank(1, 2).absent().finishes()))
+    assert (found.code, found.culprits, found.waiting) == ("DDP102", (1,), (0,))
+    assert "blocked forever in init_rpc" in found.summary and "call init_rpc" in found.remedy
+    assert found.where == ((0, INIT),)
+
+
+def test_a_group_is_another_matter_than_rpc():
+    """The parameter server joins no group: the trainers do so after they all have met for RPC."""
+    ranks = [Rank(n, 3).absent().phase("init_rpc", "done", world_size=3, rank=n, address="a:1") for n in range(3)]
+    for number in (0, 1):
+        ranks[number].starts(INIT, world_size=2, rank=number, address="b:2")
+    assert diagnose(record(ranks[0], ranks[1], ranks[2].idles(0.5, line(9)))).findings == ()
+    late = [in_rpc(0, 3), ranks[1].computes(), in_rpc(2, 3)]
+    assert diagnose(record(*late)).errors == ()
+
+
+def test_a_mesh_that_its_members_alone_make():
+    """Ranks 0 and 1 make one of their own, 2 and 3 another: it is called by its name, not by that of new_group."""
+    ranks = [Rank(n).makes_group([n // 2 * 2], line(4), maker="DeviceMesh") for n in range(4)]
+    for number in (0, 1):
+        ranks[number].makes_group([0, 1], line(4), maker="DeviceMesh").waits("barrier", line(9))
+    for number in (2, 3):
+        ranks[number].makes_group([2, 3], line(4), state="open", maker="DeviceMesh")
+    (found,) = diagnose(record(*ranks)).errors
+    assert (found.code, found.sides) == ("DDP108", ((0, 1), (2, 3)))
+    assert found.summary.startswith("The ranks' groups of DeviceMesh do not match: [0]")
+    assert found.remedy.startswith("Make each DeviceMesh on all ranks")

@@ -1,0 +1,33 @@
+"""What is noted of processes that are no ranks."""
+
+from __future__ import annotations
+
+import pytest
+import torch.distributed as dist
+from torch.distributed import rpc
+
+from ddpnb.inject import activation
+from ddpnb.recorder import protocol
+from ddpnb.recorder.bindings import rebind
+from ddpnb.recorder.rpc import waiting
+
+
+@pytest.mark.parametrize("size", [2, 1])
+def test_a_process_that_waits_for_others_in_init_rpc(size, tmp_path, monkeypatch):
+    original, seen = rpc.init_rpc, []
+
+    def meets(*_args, **_kwargs):
+        seen.append(list(waiting(str(tmp_path)).values()))
+        raise RuntimeError("nobody comes")
+
+    monkeypatch.setenv(protocol.JOB, str(tmp_path))
+    monkeypatch.setattr(dist, "rendezvous", meets)
+    activation._note_rpc()
+    try:
+        with pytest.raises(RuntimeError, match="nobody comes"):
+            rpc.init_rpc("worker", rank=0, world_size=size)
+    finally:
+        rebind({id(rpc.init_rpc): original}, {"init_rpc"})
+    assert rpc.init_rpc is original
+    assert seen == [["1 of 2 ranks have joined"] if size == 2 else []]
+    assert list(tmp_path.iterdir()) == []
