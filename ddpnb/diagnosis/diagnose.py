@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb import arguments
-from ddpnb.diagnosis import reported, rules
+from ddpnb.diagnosis import command_status, reported, rules
 from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.causes import extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
@@ -70,6 +70,10 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     exit_codes = {rank: _exit_code(record) for rank, record in sorted(recording.ranks.items())}
     if recording.report is not None:
         return _of_report(recording, exit_codes, patience)
+    if recording.command == 0:
+        given = replace(recording, command=None)
+        decided = diagnose(command_status.as_finished(given), patience)
+        return replace(command_status.of_success(decided, diagnose(given, patience), given), exit_codes=exit_codes)
     standing, given = standings(recording), recording
     if (recording := endings.left_before_the_signal(given)) is not given:
         standing = standings(recording)
@@ -90,7 +94,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE) -> Diagnosis:
     return Diagnosis(
         outcome=outcome,
         findings=tuple(_with_checkpoints(recording, findings, outcome)),
-        settled=ended or is_settled(standing, held, errors, patience),
+        settled=ended or recording.command is not None or is_settled(standing, held, errors, patience),
         world_size=recording.world_size,
         exit_codes=exit_codes,
     )

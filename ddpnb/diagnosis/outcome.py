@@ -16,10 +16,7 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
         for r in recording.ranks.values()
     )
     # A fence stop counts even if the script swallowed it; so does a mismatch that made ranks fail.
-    fenced = any(
-        endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)
-        for r in recording.ranks.values()
-    )
+    fenced = is_refused(recording)
     died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
     mismatched = bool(errors) and errors[0].type.mismatch and not died
     if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
@@ -32,3 +29,11 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
     if errors and complete:
         return "divergence"
     return "hang" if errors else "ok"
+
+
+def is_refused(recording: Recording) -> bool:
+    """Whether the fence has refused a call of these ranks."""
+    return any(
+        endings.is_fence_stop(record.ending) or any(call.state is CallState.FENCED for call in record.calls)
+        for record in recording.ranks.values()
+    )
