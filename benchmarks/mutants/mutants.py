@@ -347,8 +347,8 @@ MUTANTS = (
     Mutant(
         "swallowed-fence-stop-is-no-hang",
         "diagnosis/outcome.py",
-        "endings.is_fence_stop(r.ending) or any(call.state is CallState.FENCED for call in r.calls)",
-        "endings.is_fence_stop(r.ending)",
+        "endings.is_fence_stop(record.ending) or any(call.state is CallState.FENCED for call in record.calls)",
+        "endings.is_fence_stop(record.ending)",
         "a mismatch that the script catches gives exit status 0 or 4 in place of 3",
         ("diagnosis/test_diagnose.py", "world/test_fence.py"),
     ),
@@ -739,6 +739,22 @@ MUTANTS = (
         "raise SystemExit(self.first)",
         "ddpnb run that is terminated exits with 15 in place of 143",
         ("test_interrupts.py",),
+    ),
+    Mutant(
+        "signal-to-a-group-arrives-twice",
+        "processes/jobs/command.py",
+        "if not (came_to_all and is_in_group(self.pid)):",
+        "if not is_in_group(0) or self.pid:",
+        "Ctrl-C in a terminal reaches torchrun twice, which then gives up on the ranks",
+        ("cli/test_signals.py",),
+    ),
+    Mutant(
+        "failure-of-ranks-fails-the-command",
+        "diagnosis/diagnose.py",
+        "    if recording.command == 0:\n",
+        "    if recording.command == -1:\n",
+        "ranks that Ray ends once it has their results are a crash",
+        ("diagnosis/test_command_status.py",),
     ),
     Mutant(
         "signal-that-was-put-off-dropped",
