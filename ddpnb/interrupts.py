@@ -12,22 +12,25 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # as torchrun
+_OTHERS = (signal.SIGUSR1, signal.SIGUSR2)  # that mean something to a program, and nothing to a command of ours
 _AGAIN_S = 0.25  # after which an exception that did not arrive is raised again
 _SOON_S = 0.001  # a timer of the caller that was due meanwhile
 _Handlers = dict[signal.Signals, Any]
 
 
 class _Ending:
-    """The handler of all three signals: the first one counts, later ones are ignored."""
+    """The handler of these signals: the first one counts, later ones are ignored or passed on."""
 
     def __init__(self) -> None:
         self.first: int | None = None
+        self.first_ns = 0
+        self.pass_on: Callable[[int], None] | None = None
         self.noticed = False
         self.paused = False
         self._alarm: _Alarm | None = None
@@ -35,8 +38,10 @@ class _Ending:
     def __call__(self, number: int, _frame: FrameType | None) -> None:
         if number != signal.SIGALRM:
             if self.first is not None:
+                if self.pass_on is not None:
+                    self.pass_on(number)
                 return
-            self.first = number
+            self.first, self.first_ns = number, time.monotonic_ns()
         if self.first is None or self.noticed or self.paused:
             return
         if self._alarm is None:
@@ -91,7 +96,7 @@ _ending: _Ending | None = None
 
 @contextmanager
 def ending(*, for_good: bool = False) -> Iterator[None]:
-    """Inside, Ctrl-C raises KeyboardInterrupt, SIGTERM and SIGHUP raise SystemExit, once.
+    """Inside, Ctrl-C raises KeyboardInterrupt, SIGTERM, SIGHUP and SIGQUIT raise SystemExit, once.
 
     Signals that the caller's shell has had ignored stay so: of a job in the background, or under ``nohup``.
 
@@ -121,6 +126,31 @@ def notice() -> None:
     """Say that the command has begun to stop because of a signal."""
     if _ending is not None and _ending.first is not None:
         _ending.notice()
+
+
+def received() -> tuple[int, int]:
+    """The signal because of which the command ends, and when it came (of the monotonic clock); zeros: there was none."""
+    return (_ending.first or 0, _ending.first_ns) if _ending is not None else (0, 0)
+
+
+@contextmanager
+def passed_on(send: Callable[[int], None]) -> Iterator[None]:
+    """Inside, signals that do not end the command are given to ``send``: SIGUSR1, SIGUSR2, and all after the one that does.
+
+    It is called between two steps of whatever the main thread does, and must not wait for a lock.
+    """
+    handler = _ending
+    if handler is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: _Handlers = {}
+    try:
+        handler.pass_on = send
+        _replace(lambda number, _frame: send(number), before, _OTHERS)
+        yield
+    finally:
+        handler.pass_on = None
+        _restore(before)
 
 
 @contextmanager
@@ -169,9 +199,13 @@ def _raise_again(number: int, handler: Any) -> None:
         os.kill(os.getpid(), number)
 
 
-def _replace(handler: Callable[[int, FrameType | None], None], before: _Handlers) -> None:
-    """Set the handler of all signals but those that are ignored; the handlers before are put into ``before``."""
-    for number in _SIGNALS:
+def _replace(
+    handler: Callable[[int, FrameType | None], None],
+    before: _Handlers,
+    signals: Sequence[signal.Signals] = _SIGNALS,
+) -> None:
+    """Set the handler of all these signals but those that are ignored; the handlers before are put into ``before``."""
+    for number in signals:
         previous = signal.getsignal(number)
         if previous is signal.SIG_IGN or previous is None:  # None: it was not set from Python
             continue

@@ -12,7 +12,7 @@ import pytest
 
 from ddpnb import interrupts
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,8 @@ def _usual_handlers():
     before = {number: signal.getsignal(number) for number in SIGNALS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    for number in SIGNALS[2:]:
+        signal.signal(number, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -34,6 +35,7 @@ def send(number: int, wait: float = 5.0) -> None:
 
 @pytest.mark.parametrize(("number", "raised", "status"), [
     (signal.SIGINT, KeyboardInterrupt, None), (signal.SIGTERM, SystemExit, 143), (signal.SIGHUP, SystemExit, 129),
+    (signal.SIGQUIT, SystemExit, 131),
 ])  # fmt: skip
 def test_each_signal_ends_the_command(number, raised, status):
     with pytest.raises(raised) as caught, interrupts.ending():
@@ -88,7 +90,7 @@ def test_once_it_is_noticed_nothing_is_raised_again():
         with pytest.raises(KeyboardInterrupt):
             send(signal.SIGINT)
         interrupts.notice()
-        for number in SIGNALS:
+        for number in SIGNALS[:4]:
             send(number, 0)
         time.sleep(4 * interrupts._AGAIN_S)
 
@@ -218,6 +220,24 @@ def test_the_callers_timer_goes_on_after_a_signal(timer):
     while not timer and time.monotonic() < deadline:
         time.sleep(0.01)
     assert timer
+
+
+def test_what_does_not_end_the_command_is_passed_on():
+    passed = []
+    with interrupts.ending():
+        with interrupts.passed_on(passed.append):
+            send(signal.SIGUSR1, 0)
+        assert interrupts.received() == (0, 0)
+        with pytest.raises(SystemExit):
+            send(signal.SIGTERM)
+        assert interrupts.received()[0] == signal.SIGTERM
+        interrupts.notice()
+        with interrupts.passed_on(passed.append):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+                send(number, 0)
+        send(signal.SIGTERM, 0)
+    assert passed == [signal.SIGUSR1, signal.SIGTERM, signal.SIGINT, signal.SIGUSR1]
+    assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
 
 
 def test_an_ignored_signal_stays_ignored():

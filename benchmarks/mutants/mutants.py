@@ -741,6 +741,22 @@ MUTANTS = (
         ("test_interrupts.py",),
     ),
     Mutant(
+        "signal-to-a-group-arrives-twice",
+        "processes/jobs/command.py",
+        "if not (came_to_all and is_in_group(self.pid)):",
+        "if not is_in_group(0) or self.pid:",
+        "Ctrl-C in a terminal reaches torchrun twice, which then gives up on the ranks",
+        ("cli/test_signals.py",),
+    ),
+    Mutant(
+        "failure-of-ranks-fails-the-command",
+        "diagnosis/diagnose.py",
+        "    if recording.command == 0:\n",
+        "    if recording.command == -1:\n",
+        "ranks that Ray ends once it has their results are a crash",
+        ("diagnosis/test_command_status.py",),
+    ),
+    Mutant(
         "signal-that-was-put-off-dropped",
         "interrupts.py",
         "        for number in waiting[:1]:\n",

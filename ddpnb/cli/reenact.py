@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-reenact-"))
         plan, path = write_script(arguments.paths, folder, arguments.ranks)
         started: list[PlainRun] = []
-        with reported_when_interrupted(lambda: started[0].run if started else None, arguments):
+        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
             with interrupts.put_off():  # once ranks run, what is known of them is shown
                 job = PlainRun(
                     devices.plan(plan.size, "gloo"),

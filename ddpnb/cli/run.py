@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "exit status: 0 success on all ranks; 1 ddpnb itself failed, or the diagnosis could not be written; "
-        "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; the script's own if it crashed; "
-        "128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed)"
+        "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; else that of COMMAND, or the script's own if "
+        "it crashed; 128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed). Signals are passed on; the "
+        "ranks have 30 s to end, or end at once with a second Ctrl-C"
     )
     add_ranks(parser)
     add_patience(parser)
@@ -58,7 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write each rank's complete output to DIR/rank0.log ...; existing logs are renamed to rank0.log.1 ...",
     )
     parser.add_argument(
-        "--json", metavar="FILE", help="write the diagnosis as JSON (after Ctrl-C its outcome is interrupted)"
+        "--json",
+        metavar="FILE",
+        help="write the diagnosis as JSON (after Ctrl-C, or another signal, its outcome is interrupted)",
     )
     parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
     parser.add_argument("--account", action="store_true", help="print where each rank's time went")
@@ -114,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     claim_results(arguments)
     with ExitStack() as stack:
         started: list[PlainRun] = []
-        with reported_when_interrupted(lambda: started[0].run if started else None, arguments):
+        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
             with interrupts.put_off():  # once ranks run, what is known of them is shown
                 started.append(stack.enter_context(start(arguments, size)))
             started[0].run.wait()
@@ -149,15 +153,19 @@ def of_command(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{option} goes with a script, not with a command after --.", "Give it to the command.")
     check_terms(arguments.fence, arguments.patience)
     claim_results(arguments)
-    with CommandRun(
-        arguments.command_line,
-        fence=arguments.fence,
-        patience=arguments.patience,
-        end_after_patience=arguments.end_after_patience,
-        backend=arguments.backend,
-        log_dir=arguments.log_dir,
-    ) as job:
-        with reported_when_interrupted(lambda: job.run, arguments):
+    with ExitStack() as stack:
+        started: list[CommandRun] = []
+        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
+            with interrupts.put_off():
+                job = CommandRun(
+                    arguments.command_line,
+                    fence=arguments.fence,
+                    patience=arguments.patience,
+                    end_after_patience=arguments.end_after_patience,
+                    backend=arguments.backend,
+                    log_dir=arguments.log_dir,
+                )
+                started.append(stack.enter_context(job))
             job.wait()
         if job.run is None:
             job.say_unrecorded()
@@ -187,23 +195,34 @@ def claim_results(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def reported_when_interrupted(current: Callable[[], Run | None], arguments: argparse.Namespace) -> Iterator[None]:
-    """Inside, Ctrl-C or another signal prints what is known before the command ends."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        from ddpnb.model.findings import Diagnosis
+def reported_when_interrupted(
+    current: Callable[[], PlainRun | CommandRun | None], arguments: argparse.Namespace
+) -> Iterator[None]:
+    """Inside, a signal that ends the command is given to the job; what is known is printed, and the job may end by itself."""
+    from ddpnb.control.end_by_signal import EndBySignal
 
-        interrupts.notice()
-        run = current()
-        diagnosis = run._monitor.interrupted() if run is not None else Diagnosis("interrupted")
-        save(diagnosis, arguments.json)
-        save(run.recording if run is not None else None, arguments.save)
-        with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-            if run is not None:
-                show_diagnosis(diagnosis)
-                show_lines(run.recording, arguments)
-        raise
+    end = EndBySignal(current, say)
+    with interrupts.passed_on(end.further):
+        try:
+            yield
+        except (KeyboardInterrupt, SystemExit):
+            interrupts.notice()
+            number, since_ns = interrupts.received()
+            diagnosis = end.begin(number or signal.SIGINT, since_ns)
+            job = current()
+            run = job.run if job is not None else None
+            save(diagnosis, arguments.json)
+            save(run.recording if run is not None else None, arguments.save)
+            with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
+                if run is not None:
+                    show_diagnosis(diagnosis)
+                    show_lines(run.recording, arguments)
+            end.wait()
+            if job is not None and job.own_status is not None:
+                raise SystemExit(job.own_status) from None
+            raise
+        finally:
+            end.close()
 
 
 def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, *, shown: bool = True) -> PlainRun:

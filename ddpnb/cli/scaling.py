@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
+    from ddpnb.control.plain_run import PlainRun
     from ddpnb.timing.scaling import Scaled
 
 _MOST_RANKS = 4096
@@ -64,14 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     devices.plan(wanted[-1], arguments.backend)  # more ranks than fit: reported before anything runs
     # A world of one would compute with all cores, as torchrun has it, and the others with one per rank.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    running: list[PlainRun] = []
     done: list[tuple[int, Account, Outcome, float]] = []
     statuses: dict[str, int] = {}
     try:
         for size in wanted:
             folder = os.path.join(arguments.log_dir, f"{size}ranks") if arguments.log_dir is not None else None
             with cli_run.start(arguments, size, folder, shown=False) as job:
+                running[:] = [job]
                 result = job.run
-                diagnosis = result.wait().diagnosis
+                with cli_run.reported_when_interrupted(lambda: running[0], arguments):
+                    diagnosis = result.wait().diagnosis
                 if diagnosis.outcome != "ok":
                     print(f"ddpnb: on {size} rank{'s' * (size > 1)}:", file=sys.stderr)
                     card.show(diagnosis)

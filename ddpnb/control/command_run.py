@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,16 +16,19 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from ddpnb.control.before_group import BeforeGroup
+from ddpnb.control.end_by_signal import grace_s
 from ddpnb.control.job_ranks import monitor_job
 from ddpnb.control.plain_run import prepare_logs
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
+from ddpnb.diagnosis.outcome import is_refused
 from ddpnb.errors import WorldError
-from ddpnb.model.findings import Diagnosis
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.command import Command, local_size, may_leave_host
 from ddpnb.processes.jobs.injection import injected
-from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.render.text import printable
 
 if TYPE_CHECKING:
@@ -34,6 +39,11 @@ _MORE_S = 60.0  # that processes which a command has left may take to become ran
 _LEFT_S = 0.2  # between two looks at what an ended command has left
 _GIVEN_UP = 6  # times the patience without a process group, all idle, after which a command that runs apart hangs
 _OUTPUT_S = 5.0  # for the last output after the end of a command
+_LEFT_ALONE_S = 5.0  # that ranks whose launcher has failed may take to end by themselves
+_LAUNCHER_S = 5.0  # that a launcher takes to end after its ranks
+_FOR_PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)  # signals that do not end a command
+_SHUTDOWN = re.compile(r"--shutdown[-_]timeout[= ](\d{1,9})\b")  # of torchrun
+_ATTEMPTS = 4  # that failed and are named
 _WORST = ("ok", "released", "crash", "divergence", "hang")
 
 
@@ -50,7 +60,46 @@ class GroupWatch:
         self.processes = processes
         self.monitor: RunMonitor | None = None
         self._patience, self._end_after_patience = patience, end_after_patience
+        self.is_followed = False  # it had ended when another one began: the command has continued
         self._count, self._since = 0, time.monotonic()
+        self._stuck_since: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether a rank of it has been seen."""
+        return self._count > 0
+
+    @property
+    def living(self) -> list[Identity]:
+        """The ranks whose processes have not ended."""
+        return [known for rank, known in self.processes.found().items() if self.processes.alive(rank)]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its outcome is."""
+        return self.monitor is not None and self.monitor.known.is_set()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether its ranks can never continue."""
+        found = self.monitor.diagnosis if self.monitor is not None else None
+        return found is not None and found.outcome == "hang" and found.settled
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its outcome is known, and its ranks did not get to their end."""
+        return self.monitor is not None and self.monitor.outcome in ("crash", "hang")
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether its ranks can never continue, and nobody ends them: once a rank has failed, a launcher has some time to."""
+        if self.monitor is None or not self.is_known or not self.hangs or not self.living:
+            return False
+        now = time.monotonic()
+        self._stuck_since = self._stuck_since or now
+        endings = map(self.monitor.observer.ending, self.monitor.ranks)
+        failed = any(ending is not None and not ending.well for ending in endings)
+        return not failed or now - self._stuck_since > self._patience
 
     def look(self) -> None:
         """Begin to monitor once all ranks of this host are there, or no more have come for some time."""
@@ -101,11 +150,15 @@ class CommandRun:
         directory: str | None = None,
     ) -> None:
         self.status: int | None = None  # of the command
-        self._patience, self._end_after_patience, self._apart = patience, end_after_patience, apart
+        self._words, self._apart = tuple(command), apart
+        self._patience, self._end_after_patience = patience, end_after_patience
         self._groups: dict[str, GroupWatch] = {}
         self._ended: float | None = None  # when the command had ended
         self._said: set[int] = set()  # processes that are not recorded
         self._hangs = False  # before any process group was made
+        self._signalled = False  # it was given a signal that ends it
+        self._left: float | None = None  # since when it has failed, and left ranks that live
+        self._left_told = False  # these got SIGTERM
         with ExitStack() as undo:
             self._folders = Folders(0)
             undo.callback(self._folders.remove)
@@ -121,6 +174,7 @@ class CommandRun:
             if log_dir is not None:
                 prepare_logs(log_dir, ())
             self._command = Command(command, self._folders.memory, recorded, output, directory, given_input)
+            undo.callback(self._command.close)
             undo.callback(self._end_command)
             self._before = BeforeGroup(
                 self._command.pid,
@@ -154,12 +208,17 @@ class CommandRun:
         for folder in self._command.starts():
             if folder not in self._groups:
                 self._groups[folder] = GroupWatch(self._processes_in(folder), self._patience, self._end_after_patience)
-            self._groups[folder].look()
+            self._look(self._groups[folder])
         monitors = self._monitors
-        if any(monitor.known.is_set() and monitor.outcome == "hang" for monitor in monitors):
+        if any(group.is_stuck for group in self._groups.values()):
             return True
-        if status is not None and all(monitor.known.is_set() for monitor in monitors) and not self._more_may_come():
+        if status:
+            self._end_what_is_left(status)
+        if status is not None and not self._more_may_come() and all(monitor.known.is_set() for monitor in monitors):
             self.status = status
+            for group in self._last:
+                if group.monitor is not None:
+                    group.monitor.decided_by(status)
             if self._apart:  # what it has left running would keep the output open
                 self._command.end()
             if self._copying is not None:
@@ -182,18 +241,50 @@ class CommandRun:
     def _monitors(self) -> list[RunMonitor]:
         return [group.monitor for group in self._groups.values() if group.monitor is not None]
 
+    def _look(self, group: GroupWatch) -> None:
+        begun = group.begun
+        group.look()
+        if group.begun and not begun:
+            for earlier in self._groups.values():
+                if earlier is not group and not earlier.living:
+                    earlier.is_followed = True
+
+    def _end_what_is_left(self, status: int) -> None:
+        """Ranks whose launcher has failed, or was killed, end too: by themselves, by SIGTERM, or by force.
+
+        After a command that succeeded they are meant to live, and are watched until they end.
+        """
+        now, living = time.monotonic(), self._living()
+        if not living:
+            return
+        self._left = self._left or now
+        if now - self._left > _LEFT_ALONE_S and not self._left_told:
+            self._left_told = True
+            for monitor in self._monitors:
+                monitor.abandon()
+            _say(f"the command {in_words(status)}, and left {len(living)} ranks that run: they get SIGTERM.")
+            self._command.forward(signal.SIGTERM, [known.pid for known in living if known.here])
+        if self._apart or now - self._left > _LEFT_ALONE_S + grace_s():
+            self._command.end()
+
     def _more_may_come(self) -> bool:
-        """Whether ranks live that are not monitored yet, or may still be made by what the command has left running."""
-        waiting = [group.processes for group in self._groups.values() if group.monitor is None]
-        if any(processes.alive(rank) for processes in waiting for rank in processes.found()):
+        """Whether ranks live, or may still be made by what the command has left running; if not, none is waited for."""
+        groups = list(self._groups.values())
+        if any(group.living and not group.is_known for group in groups):
             return True
         now = time.monotonic()
         if self._ended is None:
             self._ended = now
-        if self._monitors or now - self._ended > _MORE_S:
+        begun = [group for group in groups if group.begun]
+        if begun and all(group.is_known for group in begun):
             return False
-        time.sleep(_LEFT_S)
-        return self._command.leaves_processes()
+        if now - self._ended < (self._patience if self._monitors else _MORE_S):
+            time.sleep(_LEFT_S)
+            if self._command.leaves_processes():
+                return True
+        for monitor in self._monitors:
+            monitor.observer.expect_no_more()
+        return False
 
     def say_unrecorded(self) -> None:
         """Say which processes are not recorded, each once."""
@@ -209,16 +300,45 @@ class CommandRun:
                 group.processes.tell_elsewhere()
             time.sleep(_TICK_S)
 
+    # -- signals
+
+    def forward(self, number: int) -> None:
+        """Give a signal to the command; to its ranks once it has ended."""
+        self._signalled |= number not in _FOR_PROGRAMS
+        self._command.forward(number, [known.pid for known in self._living() if known.here])
+
+    def _living(self) -> list[Identity]:
+        return [known for group in list(self._groups.values()) for known in group.living]
+
+    @property
+    def lives(self) -> bool:
+        """Whether the command, or a rank of it, has not ended."""
+        self.status = self._command.status
+        return self.status is None or bool(self._living())
+
+    @property
+    def grace_s(self) -> float:
+        """How long the command may take to end after a signal: a launcher gives its ranks as long, and then ends itself."""
+        given = _SHUTDOWN.search(" ".join(self._words))
+        return (float(given[1]) if given else grace_s()) + _LAUNCHER_S
+
+    @property
+    def own_status(self) -> int | None:
+        """The exit status of a command that has ended by itself after a signal, as a shell has it."""
+        return _of_shell(self.status) if self.status is not None else None
+
+    # -- the end
+
     @property
     def _ends_all(self) -> bool:
         """Whether what the command has started ends now; else what it has left running is meant to."""
-        return self.status is None or self._apart
+        return self.status is None or self._apart or self._signalled
 
     def _end_command(self) -> None:
         if self._ends_all:
             if self._hosts is not None:
                 self._hosts.forget()
-            self._command.end()
+            self._command.end(at_once=self._signalled)
 
     def _leave_hosts(self) -> None:
         assert self._hosts is not None
@@ -245,28 +365,74 @@ class CommandRun:
 
     @property
     def run(self) -> Run | None:
-        """The one that says how the job ended: the worst, or the last if the command succeeded; None: there was none."""
-        runs = self.runs
-        if self.status == 0:  # a launcher has restarted what failed
-            runs = [run for run in runs if run.outcome != "crash"] or runs[-1:]
-        return max(runs, key=lambda run: _WORST.index(run.outcome) if run.outcome in _WORST else 0, default=None)
+        """The one that says how the job ended; None: there was none."""
+        final = self._final
+        return Run(final) if final is not None else None
+
+    @property
+    def _final(self) -> RunMonitor | None:
+        """The worst of those after which the command did not continue.
+
+        If these succeeded, and the command failed nevertheless, the last one that failed.
+        """
+        last = self._last
+        if self.status and not any(group.has_failed for group in last):
+            last = [group for group in self._groups.values() if group.has_failed][-1:] or last
+        monitors = [group.monitor for group in last if group.monitor is not None]
+        return max(monitors, key=lambda one: _WORST.index(one.outcome) if one.outcome in _WORST else 0, default=None)
+
+    @property
+    def _last(self) -> list[GroupWatch]:
+        """Those that have not failed, or after which the command did not continue."""
+        return [group for group in self._groups.values() if not (group.is_followed and group.has_failed)]
 
     @property
     def diagnosis(self) -> Diagnosis:
         """The findings; a command that failed otherwise has crashed."""
         run = self.run
         diagnosis = run.diagnosis if run is not None else Diagnosis("hang" if self._hangs else "ok")
-        return replace(diagnosis, outcome="crash") if self.status and diagnosis.outcome == "ok" else diagnosis
+        if self.status and diagnosis.outcome == "ok":
+            diagnosis = replace(diagnosis, outcome="crash")
+        return replace(diagnosis, findings=(*diagnosis.findings, *self._failed_before()))
+
+    def _failed_before(self) -> list[Finding]:
+        """Why attempts failed after which the command continued, as notes; of many the last."""
+        final = self._final
+        failed = [
+            replace(
+                error, severity="note", summary=f"Attempt {number} failed, and the command continued: {error.summary}"
+            )
+            for number, group in enumerate(self._groups.values(), 1)
+            if (monitor := group.monitor) is not None
+            and monitor is not final
+            and group.is_followed
+            and group.has_failed
+            if monitor.diagnosis is not None
+            for error in monitor.diagnosis.errors[:1]
+        ]
+        return failed[-_ATTEMPTS:]
 
     @property
     def exit_status(self) -> int:
-        """What ``ddpnb run`` exits with."""
-        run = self.run
-        if run is not None and run.outcome in ("hang", "divergence"):
-            return run.exit_status
-        if self.status:
-            return 128 - self.status if self.status < 0 else self.status
-        return run.exit_status if run is not None else 0
+        """What ``ddpnb run`` exits with: the status of the command, unless ddpnb has ended it, or its replicas diverged."""
+        final = self._final
+        if final is not None and self._counts(final):
+            return Run(final).exit_status
+        return _of_shell(self.status or 0)
+
+    def _counts(self, final: RunMonitor) -> bool:
+        """Whether the status is that of the outcome, and not that of the command."""
+        refused = final.recording is not None and is_refused(final.recording)
+        return (
+            self.status is None
+            or (final.outcome == "divergence" and not self.status)
+            or (final.outcome == "hang" and refused)
+        )
+
+
+def _of_shell(status: int) -> int:
+    """An exit status as a shell has it."""
+    return 128 - status if status < 0 else status
 
 
 def _other_hosts(command: Sequence[str], environment: Mapping[str, str], folder: str) -> JobHosts | None:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TextIO
 
+from ddpnb.control.end_by_signal import grace_s
 from ddpnb.errors import UsageError
 from ddpnb.observe import logs
 from ddpnb.processes.devices import Plan
@@ -63,6 +64,7 @@ class PlainRun:
         parents: Parents | None = None,
     ) -> None:
         began = time.monotonic()
+        self._reached: set[int] = set()  # by a signal that was passed on
         ranks = range(len(plan.devices))
         directory = directory or working_directory()
         with ExitStack() as undo:
@@ -114,6 +116,26 @@ class PlainRun:
     def is_lost(self) -> bool:
         """Whether the ranks were killed for a reason that has nothing to do with them: they can run again."""
         return isinstance(self.processes, ForkedProcesses) and self.processes.is_lost
+
+    def forward(self, number: int) -> None:
+        """Give a signal to the ranks that there are."""
+        self._reached.update(self.processes.send(number))
+
+    @property
+    def lives(self) -> bool:
+        """Whether a rank that a signal has reached has not ended. The output up to now has been shown."""
+        lives = any(self.processes.exit_status(rank) is None for rank in self._reached)
+        self.run._monitor.show_output()
+        return lives
+
+    @property
+    def grace_s(self) -> float:
+        """How long ranks may take to end after a signal."""
+        return grace_s()
+
+    @property
+    def own_status(self) -> None:
+        """There is none, as of torchrun: the signal has ended the job, also where all ranks end with status 0."""
 
     def wait_for_end(self) -> None:
         """Wait until all processes have ended."""

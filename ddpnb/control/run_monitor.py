@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any, TextIO
 
@@ -19,7 +20,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import FaultMissed
 from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import Process, Recording
 from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
@@ -28,6 +29,7 @@ from ddpnb.processes.rank_processes import Answer, RankProcesses
 from ddpnb.render.text import relative
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
+_PASS_ON_S = 1.0  # after which they get the signal in any case
 
 
 class RunMonitor:
@@ -184,16 +186,41 @@ class RunMonitor:
         recording = self.observer.record(outside_s=outside_s)
         return self._diagnosed(recording), recording
 
-    def interrupted(self) -> Diagnosis:
-        """The findings of this moment, for a run that is about to be stopped.
+    def interrupted(self, pass_on: Callable[[], object], since_ns: int) -> Diagnosis:
+        """The findings of this moment, for a run that gets a signal which ends it.
 
-        Takes at most a few seconds, also if ranks are unresponsive; signals are deferred meanwhile.
+        Args:
+            pass_on: gives it the signal. Called once this moment is recorded, or after a second.
+            since_ns: when the signal came. How ranks end from then on follows from it.
+
+        Takes at most a few seconds, also if ranks are unresponsive.
         """
         found = self.diagnosis
-        if found is None:
-            found, recording = self.diagnose_now(_LAST_LOOK_S)
-            self.recording = self.observer.with_account(recording)
+        if found is not None:
+            pass_on()
+            return replace(found, outcome="interrupted")
+        with ThreadPoolExecutor(1, "ddpnb last look") as pool:
+            look = pool.submit(self.observer.record, outside_s=_LAST_LOOK_S)
+            wait([look], _PASS_ON_S)
+            pass_on()
+            recording = _before(look.result(), since_ns)
+        found = self._diagnosed(recording)
+        self.recording = self.observer.with_account(recording)
         return replace(found, outcome="interrupted")
+
+    def decided_by(self, status: int) -> None:
+        """The command that started the ranks has ended, which decides what their endings mean."""
+        if self.recording is not None and self.diagnosis is not None and self.recording.command is None:
+            recording = replace(self.recording, command=status)
+            changes = status == 0 and self.diagnosis.errors
+            diagnosis = self._diagnosed(recording) if changes else replace(self.diagnosis, settled=True)
+            self.diagnosis = replace(diagnosis, timing=self.diagnosis.timing)
+            self.recording = recording
+
+    def show_output(self) -> None:
+        """Show what ranks have written since monitoring ended."""
+        if self.known.is_set():
+            self._stream.pump()
 
     def kept_logs(self) -> str:
         """A folder with the logs of the ranks that is kept after the World is closed."""
@@ -255,6 +282,15 @@ class RunMonitor:
             conclusion = self._conclude(self.observer.record())
             self._released = released and not conclusion.errors
 
+    def abandon(self) -> None:
+        """Stop monitoring ranks that are about to be ended: what is not settled by now says nothing."""
+        self.stop_watching()
+        if self.diagnosis is None:
+            found = self._conclude(self.observer.record())
+            if not found.settled:
+                rest = tuple(finding for finding in found.findings if finding.severity != "error")
+                self.diagnosis = replace(found, outcome="ok", findings=rest)
+
     def show_rest(self) -> None:
         """Show the last output of released ranks, without the messages of torch about closed connections."""
         self._stream.quiet = True
@@ -293,3 +329,13 @@ class RunMonitor:
         known = {(finding.code, finding.culprits) for finding in found.findings}
         told = tuple(warning for warning in self._warnings if (warning.code, warning.culprits) not in known)
         return replace(found, findings=(*found.findings, *told), timing=timing)
+
+
+def _before(recording: Recording, since_ns: int) -> Recording:
+    """The recording, in which ranks that have ended since this moment have not: how they would continue is not known."""
+    ranks = {
+        rank: replace(record, ending=None, process=Process("unknown"))
+        for rank, record in recording.ranks.items()
+        if since_ns and record.ending is not None and record.ending.at_ns >= since_ns
+    }
+    return replace(recording, ranks={**recording.ranks, **ranks}) if ranks else recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb import arguments
-from ddpnb.diagnosis import reported, rules, unproven
+from ddpnb.diagnosis import command_status, reported, rules, unproven
 from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.diagnosis.causes import extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
@@ -74,6 +74,13 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
     exit_codes = {rank: _exit_code(record) for rank, record in sorted(recording.ranks.items())}
     if recording.report is not None:
         return _of_report(recording, exit_codes, patience)
+    if recording.command == 0:
+        given = replace(recording, command=None)
+        decided, as_it_was = (
+            diagnose(one, patience, end_after_patience=end_after_patience)
+            for one in (command_status.as_finished(given), given)
+        )
+        return replace(command_status.of_success(decided, as_it_was, given), exit_codes=exit_codes)
     standing, given = standings(recording), recording
     if (recording := endings.left_before_the_signal(given)) is not given:
         standing = standings(recording)
@@ -106,7 +113,7 @@ def _of_ranks(
     return Diagnosis(
         outcome=outcome,
         findings=tuple(_with_checkpoints(recording, findings, outcome)),
-        settled=ended or is_settled(standing, held, errors, patience),
+        settled=ended or recording.command is not None or is_settled(standing, held, errors, patience),
         world_size=recording.world_size,
         exit_codes=exit_codes,
     )

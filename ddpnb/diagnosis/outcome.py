@@ -17,11 +17,7 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
         for r in recording.ranks.values()
     )
     # A fence stop counts even if one rank swallowed it; so does a mismatch that made ranks fail.
-    fenced = any(endings.is_fence_stop(r.ending) for r in recording.ranks.values()) or any(
-        call.state is CallState.FENCED and not mismatch.expected(recording, collective_of(recording, call))
-        for r in recording.ranks.values()
-        for call in r.calls
-    )
+    fenced = is_refused(recording)
     died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
     mismatched = bool(errors) and errors[0].type.mismatch and not died
     if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
@@ -34,3 +30,12 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
     if errors and complete:
         return "divergence"
     return "hang" if errors else "ok"
+
+
+def is_refused(recording: Recording) -> bool:
+    """Whether the fence has refused a call of these ranks, and the program did not expect that."""
+    return any(endings.is_fence_stop(record.ending) for record in recording.ranks.values()) or any(
+        call.state is CallState.FENCED and not mismatch.expected(recording, collective_of(recording, call))
+        for record in recording.ranks.values()
+        for call in record.calls
+    )

@@ -23,6 +23,7 @@ class Ending:
     frames: tuple[Frame, ...] = ()  # of the exception, outermost first
     traceback: str = ""
     at_ns: int = 0
+    parent: str = ""  # of a process that was killed: the one that had started it, if that lived on
 
     @property
     def well(self) -> bool:

@@ -193,6 +193,7 @@ class Recording:
     report: Report | None = None  # of logs and dumps that it was read from; None: ddpnb recorded it
     edited: tuple[str, ...] = ()
     curves: Curves | None = None  # loss, memory and use over time; None: not recorded
+    command: int | None = None  # exit status of the command that started the ranks; None: it runs, or there was none
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 

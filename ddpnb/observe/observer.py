@@ -32,6 +32,7 @@ from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.source_files import SourceFiles
 from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
+from ddpnb.processes.outside import OutsideHere
 from ddpnb.processes.py_spy import TIMEOUT_S
 from ddpnb.processes.rank_processes import RankProcesses
 
@@ -69,7 +70,9 @@ class Observer:
         }
         self._outside = processes.outside()
         self._sources = SourceFiles(self._outside.source)
-        self._killed_before = machine.oom_kills()
+        here = isinstance(self._outside, OutsideHere)  # else their process IDs mean others here
+        self._memory_groups = machine.memory_groups(filter(None, map(processes.pid, outcomes)) if here else ())
+        self._killed_before = machine.oom_kills(self._memory_groups)
         self._host: dict[str, Any] = {}
         self._host_at = -math.inf
         self._curves = CurveHistory(time.monotonic_ns())
@@ -77,6 +80,7 @@ class Observer:
         self._lines = LineFiles(folder, run)
         self._ledger = TimeLedger(run, self._outside.queued)
         self._began = time.monotonic()
+        self._never: frozenset[int] = frozenset()  # ranks that have no process, and will not have one
         self._lock = threading.RLock()  # the watchdog and the user may look at the same time
 
     # -- cheap looks
@@ -144,8 +148,12 @@ class Observer:
         status = self._processes.exit_status(rank)
         return self._ranks[rank].ending(status, with_process=self._processes.ends_with_script)
 
+    def expect_no_more(self) -> None:
+        """From now on ranks that were never seen are not waited for: nothing is left that could become one."""
+        self._never = frozenset(rank for rank in self._ranks if not self._processes.pid(rank))
+
     def _running(self) -> list[int]:
-        return [rank for rank in self._ranks if self.ending(rank) is None]
+        return [rank for rank in self._ranks if rank not in self._never and self.ending(rank) is None]
 
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
@@ -229,7 +237,7 @@ class Observer:
         }
         now = time.monotonic()
         if whole or now - self._host_at > _HOST_S:
-            self._host, self._host_at = machine.facts(), now
+            self._host, self._host_at = machine.facts() | machine.oom_kills(self._memory_groups), now
         host = {**self._host, **{f"{name}_before": count for name, count in self._killed_before.items()}}
         if hosts:
             host["silent_hosts"] = {name: list(ranks) for name, ranks in hosts.items()}
@@ -257,6 +265,8 @@ class Observer:
     ) -> RankRecord:
         known, pid = self._ranks[rank], self._processes.pid(rank)
         status, ending = known.status, self.ending(rank)
+        if ending is not None and ending.code < 0 and not ending.parent:
+            ending = replace(ending, parent=self._processes.parent_of(rank))
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
         process = known.process(answer, self._outside.usage(rank)) if ending is None else Process("gone")

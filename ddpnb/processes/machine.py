@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 _GROUPS = "/sys/fs/cgroup"
@@ -33,16 +33,35 @@ def cores() -> float:
     return min(quotas)
 
 
-def oom_kills() -> dict[str, int]:
+def memory_groups(pids: Iterable[int]) -> tuple[str, ...]:
+    """The folders of the control groups whose kills for memory are those of these processes."""
+    groups = {
+        next((folder for folder in _control_groups("memory", pid) if _kills_in(folder) is not None), "") for pid in pids
+    }
+    return tuple(sorted(groups - {""}))
+
+
+def oom_kills(groups: Sequence[str] = ()) -> dict[str, int]:
     """How many processes the OOM killer has killed.
 
-    ``oom_kills``: in this process's control group. ``oom_kills_anywhere``: on the machine, since a
-    rank may be in a group of its own.
+    ``oom_kills``: in the control groups of ``memory_groups()``; by default in that of this process. ``oom_kills_anywhere``:
+    on the machine.
     """
-    files = ((folder, name) for folder in _control_groups("memory") for name in ("memory.events", "memory.oom_control"))
-    counts = (count for file in files if (count := _named(*file).get("oom_kill")) is not None)
-    kills = {"oom_kills": next(counts, None), "oom_kills_anywhere": _named("/proc", "vmstat").get("oom_kill")}
+    counts = [_kills_in(folder) for folder in groups]
+    if not groups:
+        counts = [
+            next((kills for folder in _control_groups("memory") if (kills := _kills_in(folder)) is not None), None)
+        ]
+    kills = {
+        "oom_kills": sum(count or 0 for count in counts) if any(count is not None for count in counts) else None,
+        "oom_kills_anywhere": _named("/proc", "vmstat").get("oom_kill"),
+    }
     return {name: count for name, count in kills.items() if count is not None}
+
+
+def _kills_in(folder: str) -> int | None:
+    counts = (_named(folder, name).get("oom_kill") for name in ("memory.events", "memory.oom_control"))
+    return next((count for count in counts if count is not None), None)
 
 
 def _memory() -> dict[str, int]:
@@ -67,10 +86,10 @@ def _shared_memory() -> dict[str, int]:
     return {}
 
 
-def _control_groups(controller: str) -> Iterator[str]:
-    """The folders of the groups that this process is in, innermost first, that hold this controller's files."""
+def _control_groups(controller: str, pid: int | str = "self") -> Iterator[str]:
+    """The folders of the groups that a process is in, innermost first, that hold this controller's files."""
     try:
-        with open("/proc/self/cgroup") as file:
+        with open(f"/proc/{pid}/cgroup") as file:
             lines = [line.rstrip("\n").split(":", 2) for line in file]
     except OSError:
         return

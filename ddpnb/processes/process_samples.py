@@ -234,3 +234,12 @@ class ActivityTracker:
     def idle_s(self) -> float:
         """For how many seconds it has been idle."""
         return time.monotonic() - self.idle_since
+
+
+def command_of(pid: int) -> str:
+    """The command line of a process, or its beginning."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read(120).replace(b"\0", b" ").decode("utf-8", "replace").strip() or "?"
+    except OSError:
+        return "?"

@@ -110,6 +110,10 @@ class RankProcesses(Protocol):
         """None while the process lives or its status is not known yet; negative: the signal that killed it."""
         ...
 
+    def parent_of(self, rank: int) -> str:  # noqa: ARG002
+        """The process that has started the rank, in words, if it lives and is not of ddpnb; else empty."""
+        return ""
+
     # -- their hosts
 
     def outside(self) -> Outside:

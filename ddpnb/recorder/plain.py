@@ -73,6 +73,7 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
     who = {
         "pid": os.getpid(),
         "started": protocol.started(os.getpid()),
+        "parent": [os.getppid(), protocol.started(os.getppid())],
         "host": protocol.host()[:200],
         "place": protocol.place()[:400],
         "start": os.path.basename(folder),

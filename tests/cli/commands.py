@@ -35,19 +35,19 @@ def refused(*args) -> int:
         return int(end.code or 0)
 
 
-def begin(*args, cwd=None, output=subprocess.DEVNULL):
+def begin(*args, cwd=None, output=subprocess.DEVNULL, own_group=False):
     """Start it as a person does, whose terminal ignores no signal: a shell's job in the background would ignore SIGINT.
 
-    It is ended with the test (``end_begun``).
+    It is ended with the test (``end_begun``). ``own_group``: in a process group of its own, as a shell with job control does.
     """
 
     def usual():
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
             signal.signal(number, signal.SIG_DFL)
 
     process = subprocess.Popen(
         [*DDPNB, *map(str, args)], stdout=output, stderr=subprocess.PIPE, text=True, cwd=cwd,
-        preexec_fn=usual,  # noqa: PLW1509
+        preexec_fn=usual, start_new_session=own_group,  # noqa: PLW1509
     )  # fmt: skip
     _begun.append(process)
     return process

@@ -69,6 +69,170 @@ def test_a_rank_that_raises(job, cli, method):
     assert "ValueError: a bad record" in finding["summary"]
 
 
+_ALONE = """
+import sys, torch, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+
+if sys.argv[1] == "fake":  # a dry run
+    dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
+else:  # the others would run on other hosts, or are started by hand
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+dist.all_reduce(torch.ones(4))
+sys.exit(int(sys.argv[2]))
+"""
+_THREADS = """
+import threading, torch, torch.distributed as dist
+from torch.testing._internal.distributed.multi_threaded_pg import _install_threaded_pg
+
+torch._C._distributed_c10d._set_thread_isolation_mode(True)
+_install_threaded_pg()
+store = dist.HashStore()
+
+def rank(number):
+    dist.init_process_group("threaded", rank=number, world_size=2, store=store)
+    total = torch.ones(2) * number
+    dist.all_reduce(total)
+    print("total", total[0].item(), flush=True)
+    dist.destroy_process_group()
+
+threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "args", "status"),
+    [
+        pytest.param(_ALONE, ("fake", 0), 0, id="fake"),
+        pytest.param(_ALONE, ("fake", 5), 5, marks=pytest.mark.full, id="fake-fails"),
+        pytest.param(_THREADS, (), 0, marks=pytest.mark.full, id="threads"),
+    ],
+)
+def test_more_ranks_than_processes(job, cli, program, args, status):
+    """Once the command has ended, ranks that never came are not waited for."""
+    (job / "alone.py").write_text(program)
+    done, verdict = run(cli, job, sys.executable, "alone.py", *args)
+    assert done.returncode == status
+    assert (verdict["outcome"], verdict["settled"]) == ("crash" if status else "ok", True)
+    assert [one for one in verdict["findings"] if one["severity"] == "error"] == (
+        [] if not status else verdict["findings"]
+    )
+
+
+@pytest.mark.full
+def test_fewer_ranks_than_the_world_has(job, cli):
+    """Rank 1 is started by torchrun, and ends before it makes a group."""
+    (job / "one.py").write_text(
+        "import os, sys, torch, torch.distributed as dist\n"
+        "if os.environ['RANK'] == '1': sys.exit(0)\n"
+        "dist.init_process_group('gloo', rank=0, world_size=1, init_method='tcp://127.0.0.1:0')\n"
+    )
+    done, verdict = run(cli, job, *TORCHRUN, "one.py")
+    assert (done.returncode, verdict["outcome"]) == (0, "ok")
+
+
+_PARENT = """
+import os, sys, time, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, results, how, port):
+    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    results.put(total.item())
+    if how == "exit1":
+        results.close()
+        results.join_thread()
+        os._exit(1)
+    time.sleep(1000)  # an actor that waits for its next task
+
+if __name__ == "__main__":
+    import socket
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context, how = mp.get_context("fork"), sys.argv[1]
+    results = context.Queue()
+    ranks = [context.Process(target=work, args=(rank, results, how, port)) for rank in range(2)]
+    [rank.start() for rank in ranks]
+    print("results", results.get(), results.get(), flush=True)
+    if how != "exit1":
+        [getattr(rank, how)() for rank in ranks]
+    [rank.join() for rank in ranks]
+    sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ("kill", 0),
+        pytest.param("terminate", 0, marks=pytest.mark.full),
+        pytest.param("exit1", 0, marks=pytest.mark.full),
+        pytest.param("terminate", 6, marks=pytest.mark.full),
+        pytest.param("exit1", 6, marks=pytest.mark.full),
+    ],
+)
+def test_ranks_that_their_parent_ends(job, cli, how, status):
+    """As Ray does once it has their results: the command decides whether that is a failure."""
+    (job / "parent.py").write_text(_PARENT)
+    done, verdict = run(cli, job, sys.executable, "parent.py", how, status)
+    assert (done.returncode, verdict["outcome"], done.stdout) == (
+        status,
+        "crash" if status else "ok",
+        "results 2.0 2.0\n",
+    )
+    severities = [one["severity"] for one in verdict["findings"]]
+    assert severities == {("exit1", 0): ["note"]}.get((how, status), ["error"] if status else [])
+    assert "OOM" not in done.stderr
+    assert ("may have sent the signal" in done.stderr) == bool(status and how != "exit1")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [("raise", "well", 0), pytest.param("raise", "kill", 1, marks=pytest.mark.full)],
+)
+def test_an_attempt_that_fails_before_another(job, cli, first, second, status):
+    """The status and the outcome are those of the last one; that the first one failed, and why, is a note."""
+    commands = [" ".join(spawn(mode)) for mode in (first, second)]
+    done, verdict = run(cli, job, "bash", "-c", " || ".join(commands))
+    assert (done.returncode, verdict["outcome"]) == (status, "crash" if status else "ok")
+    *errors, note = verdict["findings"]
+    assert (note["code"], note["severity"], note["culprits"]) == ("DDP312", "note", [1])
+    assert note["summary"].startswith("Attempt 1 failed") and "ValueError: a bad record" in note["summary"]
+    assert {one["code"] for one in errors if one["severity"] == "error"} == ({"DDP311"} if status else set())
+
+
+@pytest.mark.full
+def test_the_last_attempt_is_not_the_one_that_failed(job, cli):
+    done, verdict = run(cli, job, "bash", "-c", f"{' '.join(spawn('raise'))}; {' '.join(spawn('well'))}; exit 7")
+    finding = verdict["findings"][0]
+    assert (done.returncode, verdict["outcome"]) == (7, "crash")
+    assert (finding["code"], finding["severity"]) == ("DDP312", "error")
+
+
+_AGAIN_BY_TORCHRUN = """
+import os
+from steps import *
+
+attempt, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], int(os.environ["RANK"])
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), 2, False)
+# torchrun has one store for all attempts: in it, ranks may find the addresses of those before.
+dist.init_process_group("gloo", store=dist.PrefixStore(attempt, store), rank=rank, world_size=2)
+train(sys.argv[1] if attempt == "0" else "well")
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["raise", "kill"])
+def test_torchrun_starts_the_ranks_again(job, cli, mode):
+    (job / "again.py").write_text(_AGAIN_BY_TORCHRUN)
+    done, verdict = run(cli, job, *TORCHRUN, "--max-restarts", "2", "again.py", mode)
+    assert (done.returncode, verdict["outcome"], done.stdout.count("total")) == (0, "ok", 2)
+    note = verdict["findings"][0]
+    assert (note["severity"], note["culprits"]) == ("note", [1]) and "Attempt 1" in note["summary"]
+
+
 LAUNCHERS = [
     pytest.param([*TORCHRUN, "train.py"], marks=pytest.mark.full, id="torchrun"),
     pytest.param(spawn("")[:2], id="spawn"),
@@ -176,9 +340,10 @@ def test_interrupted(job, launcher):
         process.send_signal(number)
         time.sleep(0.1)
         if process.poll() is None:
-            process.send_signal(number)  # people press it again
+            process.send_signal(signal.SIGINT)  # people press it again
         _, said = process.communicate(timeout=60)
-        assert process.returncode in (status, -number)
+        own = 1 if launcher[0] == TORCHRUN[0] and "torch.distributed.run" in launcher else status
+        assert process.returncode in (status, own, -number)  # by itself, or at once after the second signal
         assert_no_own_frames(said)
         assert json.loads((job / f"{status}.json").read_text())["outcome"] == "interrupted"
         assert_all_ended(process, list(found.ranks.values()))
@@ -198,4 +363,5 @@ def test_interrupted_before_there_is_a_process_group(tmp_path):
         process.kill()
     assert process.returncode == 130
     assert json.loads((tmp_path / "v.json").read_text())["outcome"] == "interrupted"
-    assert "Traceback" not in said
+    assert_no_own_frames(said)
+    assert said.count("Traceback") == 1 and "KeyboardInterrupt" in said  # of the program, as without ddpnb

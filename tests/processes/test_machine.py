@@ -58,6 +58,23 @@ def test_kills_of_the_group_and_of_the_machine(groups):
     assert found["oom_kills"] == 2 and found["oom_kills_anywhere"] >= 0
 
 
+def test_kills_of_the_groups_of_ranks(tmp_path, monkeypatch):
+    """Each rank may be in one of its own; what happens in others, such as that of this process, is not theirs."""
+    ranks = {11: "a", 12: "b", 13: "a"}
+    for name, kills in {"a": 1, "b": 2, "me": 40}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "memory.events").write_text(f"oom_kill {kills}\n")
+    monkeypatch.setattr(
+        machine,
+        "_control_groups",
+        lambda _, pid="self": iter([str(tmp_path / "no"), str(tmp_path / ranks.get(pid, "me"))]),
+    )
+    groups = machine.memory_groups(ranks)
+    assert [group.rpartition("/")[2] for group in groups] == ["a", "b"]
+    assert machine.oom_kills(groups)["oom_kills"] == 3
+    assert machine.oom_kills()["oom_kills"] == 40 and machine.memory_groups(()) == ()
+
+
 def test_what_is_not_told_is_left_out(groups):
     for name in ("cpu.max", "memory.max", "memory.current", "memory.events"):
         (groups / name).write_text("nonsense \x00 of all kinds\n\n")

@@ -150,6 +150,8 @@ def _finding(
     where += [(rank, _site_of(recording, waits, rank)) for rank in waiting]
     died = ending.how in ("died", "ended")
     evidence = [_how(rank, recording.ranks[rank]) for rank in ranks[:8]]
+    if ending.parent and ending.signal_name in ("SIGTERM", "SIGKILL"):
+        evidence.append(f"Its parent, {shortened(ending.parent, 200)}, lived on: it may have sent the signal.")
     if call is not None:
         held = [rank for rank in waiting if rank in waits]
         evidence.append(
@@ -232,7 +234,10 @@ def _remedy(record: RankRecord) -> str:
     if ending.how == "exited":
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":
-        return "Most often SIGKILL comes from the kernel's OOM killer (see dmesg, or the container's memory limit)."
+        return (
+            "SIGKILL comes from another process (its parent, a scheduler, a person), or from the kernel where memory runs out "
+            "(see dmesg, and the memory limit of the container)."
+        )
     if ending.signal_name == "SIGABRT" and record.reported:
         return (
             "Look at the end of the output: SIGABRT follows a time-out of NCCL's watchdog, which writes it there, or a crash in "

@@ -136,7 +136,7 @@ def _died(recording: Recording, standings: Mapping[int, Standing], finding: Find
     evidence = [f"Process {child.pid} of rank {rank} has exited and was not waited for." for child in dead[:8]]
     killed = _new_kills(recording)
     if killed:
-        evidence.append(f"The kernel (OOM killer) has killed {killed} on this machine since the run began.")
+        evidence.append(f"The kernel (OOM killer) has killed {killed} since the run began.")
     waits = phrases.verb(finding.waiting, "waits", "wait")
     waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it." if finding.waiting else "."
     return replace(
@@ -144,17 +144,17 @@ def _died(recording: Recording, standings: Mapping[int, Standing], finding: Find
         type=WORKER_DIED,
         summary=f"Rank {rank} waits for a worker that has died{phrases.at(standings[rank].site)}{waiting}",
         evidence=(*evidence, *finding.evidence),
-        remedy="Find out what ended the worker: the OOM killer (dmesg), or a crash in native code; "
+        remedy="Find out what ended the worker: memory that ran out (dmesg), or a crash in native code; "
         "fewer workers need less memory.",
     )
 
 
 def kills_for_memory(recording: Recording) -> int:
-    """How many processes the OOM killer has killed during the run: in this container, or else on the machine."""
+    """How many processes the OOM killer has killed during the run: in the ranks' control groups; if that is not known, anywhere."""
     for name in ("oom_kills", "oom_kills_anywhere"):
         now, before = recording.host.get(name), recording.host.get(f"{name}_before")
-        if isinstance(now, int) and isinstance(before, int) and now > before:
-            return now - before
+        if isinstance(now, int) and isinstance(before, int):
+            return max(now - before, 0)
     return 0
 
 

@@ -80,7 +80,7 @@ _LOST = frozenset({"ConnectionResetError", "ConnectionRefusedError", "BrokenPipe
 def _signal(name: str) -> tuple[str, str]:
     if name == "Killed":
         return (
-            "SIGKILL, usually by the kernel's OOM killer",
+            "SIGKILL, as the kernel sends it where memory runs out",
             "Look at dmesg or the container's memory limit. Fewer workers, a smaller prefetch_factor, and no large Python "
             "lists in the data set (each worker gradually copies them: use arrays).",
         )

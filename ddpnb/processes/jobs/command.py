@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
@@ -16,8 +16,10 @@ import psutil
 from ddpnb.errors import UsageError
 from ddpnb.processes import descendants
 from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.jobs.group_witness import GroupWitness, is_in_group
 from ddpnb.processes.jobs.injection import SITE
 from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.processes.process_samples import command_of
 from ddpnb.recorder import protocol
 
 _TERM_S = 5.0  # that a command has to end after SIGTERM
@@ -85,6 +87,7 @@ class Command:
             ) from None
         except OSError as error:
             raise cannot_start(error) from None
+        self._witness = GroupWitness()
 
     @property
     def pid(self) -> int:
@@ -129,22 +132,46 @@ class Command:
         with contextlib.suppress(psutil.Error):
             root = psutil.Process(self.pid)
             reasons = [(process, _why_not(process)) for process in (root, *root.children(recursive=True))]
-            return [Unrecorded(process.pid, _command_of(process), why) for process, why in reasons if why]
+            return [Unrecorded(process.pid, command_of(process.pid), why) for process, why in reasons if why]
         return []
 
     def leaves_processes(self) -> bool:
         """Whether processes of the job run that are not the command itself."""
         return any(pid != self.pid for pid in descendants.of_folder(self.folder))
 
-    def end(self) -> None:
+    def forward(self, number: int, ranks: Iterable[int]) -> None:
+        """Give a signal that this process got to the command, or to its ranks once it has ended.
+
+        Those to which it has come already, since it was sent to their process group, do not get it again.
+
+        Args:
+            number: of the signal.
+            ranks: the process IDs of those that live.
+        """
+        came_to_all = self._witness.came_to_all(number)
+        if self.status is None:
+            if not (came_to_all and is_in_group(self.pid)):
+                self._process.send_signal(number)
+            return
+        for pid in ranks:
+            if not (came_to_all and is_in_group(pid)):
+                with contextlib.suppress(OSError):
+                    os.kill(pid, number)
+
+    def end(self, *, at_once: bool = False) -> None:
         """End the command and everything that it has started: first politely, then by force.
+
+        Args:
+            at_once: by force.
 
         Raises:
             WorldError: the kernel does not end a process.
         """
+        self.close()
         family: list[psutil.Process] = []
         if self.status is None:
             family = descendants.family([self.pid])  # some may outlive it, in an environment that does not tell
+        if self.status is None and not at_once:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -153,6 +180,10 @@ class Command:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(descendants.SOON_S)
         descendants.check_ended(left, "job")
+
+    def close(self) -> None:
+        """Pass no signals on any more."""
+        self._witness.close()
 
 
 def _why_not(process: psutil.Process) -> str:
@@ -174,13 +205,6 @@ def _why_not(process: psutil.Process) -> str:
     except (psutil.Error, OSError):
         pass  # it has ended, or belongs to another user
     return ""
-
-
-def _command_of(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())[:120]
-    except psutil.Error:
-        return "?"
 
 
 def local_size(processes: JobProcesses) -> int:

@@ -15,7 +15,7 @@ from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.exits import Exits, exit_status
-from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
+from ddpnb.processes.process_samples import GONE, STOPPED, command_of, kernel_status
 from ddpnb.processes.rank_processes import Answer, Connection, RankProcesses
 from ddpnb.recorder import protocol
 
@@ -42,6 +42,7 @@ class Identity:
     clock: tuple[int, int] = (0, 0)  # its host's monotonic clock and the time since the epoch, at one moment
     visible_devices: str = ""  # CUDA_VISIBLE_DEVICES
     place: str = ""  # see ``protocol.place``
+    parent: tuple[int, int] = (0, 0)  # the process that has started it, and when that began
 
 
 def identity(folder: str, rank: int) -> Identity | None:
@@ -65,6 +66,7 @@ def identity(folder: str, rank: int) -> Identity | None:
             (int(told["clock"][0]), int(told["clock"][1])),
             str(told.get("visible_devices", "")),
             str(told["place"]),
+            (int(told["parent"][0]), int(told["parent"][1])) if "parent" in told else (0, 0),
         )
     except (OSError, *UNDECODABLE):
         return None
@@ -193,6 +195,19 @@ class JobProcesses(RankProcesses):
         except OSError:
             return None
         return byte[0] if byte else None
+
+    def parent_of(self, rank: int) -> str:
+        known = self.identity(rank)
+        if (
+            known is None
+            or not known.here
+            or not known.parent[0]
+            or protocol.started(known.parent[0]) != known.parent[1]
+        ):
+            return ""
+        return (
+            f"process {known.parent[0]} ({command_of(known.parent[0])})" if protocol.lives(str(known.parent[0])) else ""
+        )
 
     # -- requests
 

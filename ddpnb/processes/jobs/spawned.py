@@ -150,7 +150,24 @@ class SpawnedProcesses(JobProcesses):
         with self._waiting:
             return self._children[rank].poll() if self.owned else None
 
+    def parent_of(self, rank: int) -> str:  # noqa: ARG002
+        return ""
+
     # -- end
+
+    def send(self, number: int) -> list[int]:
+        """Give a signal to the ranks that run, each with what it has started in its process group, as torchrun does.
+
+        Returns:
+            These ranks.
+        """
+        reached: list[int] = []
+        for rank in sorted(self._devices):
+            with contextlib.suppress(OSError):  # one that is being forked has no process group yet
+                if rank >= 0 and self.exit_status(rank) is None and self.pid(rank):
+                    os.killpg(self.pid(rank), number)
+                    reached.append(rank)
+        return reached
 
     def kill(self, rank: int) -> None:
         self.check_owner()

@@ -428,8 +428,9 @@ def test_the_kernel_killed_it_for_want_of_memory():
         (-9, {"oom_kills_before": "3", "oom_kills": "4"}),
         (-11, {"oom_kills_before": 3, "oom_kills": 4}),
         (3, {"oom_kills_before": 3, "oom_kills": 4}),
+        (-9, {"oom_kills_before": 4, "oom_kills": 4, "oom_kills_anywhere_before": 6, "oom_kills_anywhere": 7}),
     ],
-    ids=["nothing known", "no new kill", "not known before", "nonsense", "another signal", "a status"],
+    ids=["nothing known", "no new kill", "not known before", "nonsense", "another signal", "a status", "of others"],
 )
 def test_deaths_that_the_kernel_had_no_part_in(code, host):
     assert killed(code, **host).code == "DDP311"
