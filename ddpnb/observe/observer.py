@@ -140,12 +140,13 @@ class Observer:
         return self._ranks[rank].waits
 
     def ending(self, rank: int) -> Ending | None:
-        """How the script ended on this rank; None while it runs."""
+        """How the script ended on this rank, as far as that is known; None while it runs."""
         status = self._processes.exit_status(rank)
         return self._ranks[rank].ending(status, with_process=self._processes.ends_with_script)
 
     def _running(self) -> list[int]:
-        return [rank for rank in self._ranks if self.ending(rank) is None]
+        """The ranks of which it is not known for good how they end."""
+        return [rank for rank, known in self._ranks.items() if self.ending(rank) is None or not known.is_over]
 
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
@@ -183,7 +184,7 @@ class Observer:
             outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
         end = time.monotonic() + outside_s
-        running = self._running()
+        running = [rank for rank in self._running() if self.ending(rank) is None]
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}

@@ -204,8 +204,11 @@ def _what(record: RankRecord, was: str = "was") -> str:
         return named + (f": {message}" if message else "")
     if ending.how == "ended":
         return str(ending)
-    if ending.how == "exited" and not record.reported:  # of others a launcher saw the status alone
-        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
+    if ending.how == "exited" and ending.frames and not record.reported:  # else the status alone is known
+        code = ending.code if ending.asked is None else ending.asked
+        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({code})"
+    if ending.how == "exited":
+        return str(ending)
     return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
 
