@@ -123,7 +123,7 @@ class RankProgress:
         return self._ending is not None or (self._written is not None and self._written.how == "raised")
 
     def _with_status(self, ending: Ending, exit_status: int | None) -> Ending:
-        """The ending with what the process has told its parent."""
+        """The ending with the exit status of its process."""
         if exit_status in (None, UNKNOWN_SIGNAL, UNKNOWN_STATUS):
             return ending
         if ending.how == "raised":  # an interrupted process ends itself by the signal

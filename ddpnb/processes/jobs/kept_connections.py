@@ -1,4 +1,4 @@
-"""Keeps the connections of ranks that have ended well while others may still wait for these.
+"""Keeps the connections of ranks that exited normally while others may still wait for these.
 
 A rank that ends before the others closes its connections, and their calls fail before it can be seen what they wait for. So it
 leaves copies here (``recorder.left_connections``) and ends. Those of a rank that failed are closed at once: its failure is
@@ -27,7 +27,8 @@ from ddpnb.recorder.left_connections import AT_ONCE
 
 _LOOK_S = 0.05
 _SEND_S = 1.0  # for a rank to send what it leaves
-_OTHER_HOST_S = 5.0  # that connections to another host are kept, which may be of something else than a rank
+_KEPT_S = 30.0  # at most: what the others wait for is known long before, or is not found
+_OTHER_HOST_S = 5.0  # the same for connections to another host, which may be of something else than a rank
 _MOST = 512  # descriptors of this process
 _PORT = re.compile(r":(\d{1,5})(?=:|$)")
 
@@ -39,15 +40,16 @@ class _Kept:
     folder: str
     who: Identity
     sockets: list[socket.socket]
-    others: list[str]  # process IDs of the ranks here with which they connect it
-    until: float  # or on another host
+    others: list[str] | None  # process IDs of the ranks with which they connect it; None: on another host
+    until: float
 
     @property
     def is_over(self) -> bool:
         """Whether nobody here may wait for it any more, or it has failed after all."""
         status = status_file.read(self.folder, self.who.rank).status
         failed = bool(status) or (status is None and not protocol.lives(str(self.who.pid)))
-        return failed or not (time.monotonic() < self.until or any(map(protocol.lives, self.others)))
+        alone = self.others is not None and not any(map(protocol.lives, self.others))
+        return failed or alone or time.monotonic() > self.until
 
 
 class KeptConnections:
@@ -110,8 +112,9 @@ class KeptConnections:
                 elif spread and own[0] != other[0]:
                     far.append(one)
             if len(near) + len(far) + sum(len(one.sockets) for one in self._kept) <= _MOST:
-                both = (near, sorted(others), 0.0), (far, [], time.monotonic() + _OTHER_HOST_S)
-                self._kept += [_Kept(folder, mine, *one) for one in both if one[0]]
+                both = (near, sorted(others), _KEPT_S), (far, None, _OTHER_HOST_S)
+                now = time.monotonic()
+                self._kept += [_Kept(folder, mine, ones, pids, now + most_s) for ones, pids, most_s in both if ones]
                 sockets = [one for one in sockets if one not in near and one not in far]
         finally:
             _close(sockets)
