@@ -15,10 +15,14 @@ from ddpnb.recorder.protocol import KEEPER, within
 
 AT_ONCE = 250  # descriptors in one message; the kernel takes 253
 _SEND_S = 0.5
+_TIME_OUTS = (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
+_NEVER = bytes(16)  # a time-out that is not set
 
 
 def leave_connections(job: str, start: str, rank: int) -> None:
-    """Send the launcher copies of this process's TCP connections, if there is one; it closes those that it must not keep.
+    """Send the launcher copies of gloo's connections, if there is one.
+
+    Those of the store and of the program end with the process: others may wait for that.
 
     Args:
         job: its folder.
@@ -29,15 +33,15 @@ def leave_connections(job: str, start: str, rank: int) -> None:
         connection.settimeout(_SEND_S)
         with within(job) as near:
             connection.connect(os.path.join(near, KEEPER))
-        descriptors = list(_connections())
+        descriptors = list(connections_of_gloo())
         said = json.dumps({"start": start, "rank": rank}).encode() + b"\n"
         for at in range(0, len(descriptors), AT_ONCE):
             socket.send_fds(connection, [said], descriptors[at : at + AT_ONCE])
             said = b"\n"
 
 
-def _connections() -> Iterator[int]:
-    """The descriptors of the TCP connections of this process."""
+def connections_of_gloo() -> Iterator[int]:
+    """The descriptors of its connections: it gives the time-out of its group to the kernel (as in torch 2.13)."""
     for name in os.listdir("/proc/self/fd"):
         with suppress(OSError):
             if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
@@ -46,6 +50,10 @@ def _connections() -> Iterator[int]:
             try:
                 if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
                     one.getpeername()
-                    yield int(name)
+                    time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
+                    if time_outs[0] == time_outs[1] != _NEVER and one.getsockopt(
+                        socket.IPPROTO_TCP, socket.TCP_NODELAY
+                    ):
+                        yield int(name)
             finally:
                 one.detach()

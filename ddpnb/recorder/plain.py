@@ -121,5 +121,5 @@ def _leave(job: str, folder: str, rank: int) -> None:
 
     With the process, they would end: gloo fails then on the ranks that wait for this one, and what they wait for is lost.
     """
-    if dist.is_initialized() and dist.get_backend() != "nccl":
+    if dist.is_initialized():
         leave_connections(job, os.path.basename(folder) if folder != job else "", rank)

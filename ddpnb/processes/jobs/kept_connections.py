@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import select
 import socket
 import threading
@@ -20,17 +19,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.model import status_file
-from ddpnb.processes import connections
-from ddpnb.processes.jobs.job_processes import Identity, identities
+from ddpnb.processes.jobs.job_processes import identities
 from ddpnb.recorder import protocol
 from ddpnb.recorder.left_connections import AT_ONCE
 
 _LOOK_S = 0.05
 _SEND_S = 1.0  # for a rank to send what it leaves
 _KEPT_S = 30.0  # at most: what the others wait for is known long before, or is not found
-_OTHER_HOST_S = 5.0  # the same for connections to another host, which may be of something else than a rank
+_ELSEWHERE_S = 5.0  # the same where it is not seen here whether others live
 _MOST = 512  # descriptors of this process
-_PORT = re.compile(r":(\d{1,5})(?=:|$)")
 
 
 @dataclass(frozen=True)
@@ -38,17 +35,19 @@ class _Kept:
     """What one rank has left."""
 
     folder: str
-    who: Identity
+    rank: int
+    pid: str
     sockets: list[socket.socket]
-    others: list[str] | None  # process IDs of the ranks with which they connect it; None: on another host
+    others: list[str]  # process IDs of the ranks here
+    everybody: bool  # these are all other ranks
     until: float
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody here may wait for it any more, or it has failed after all."""
-        status = status_file.read(self.folder, self.who.rank).status
-        failed = bool(status) or (status is None and not protocol.lives(str(self.who.pid)))
-        alone = self.others is not None and not any(map(protocol.lives, self.others))
+        """Whether nobody may wait for it any more, or it has failed after all."""
+        status = status_file.read(self.folder, self.rank).status
+        failed = bool(status) or (status is None and not protocol.lives(self.pid))
+        alone = self.everybody and not any(map(protocol.lives, self.others))
         return failed or alone or time.monotonic() > self.until
 
 
@@ -93,29 +92,15 @@ class KeptConnections:
         try:
             with connection:
                 said = _received(connection, sockets)
-            start, rank = str(said["start"]), int(said["rank"])
-            folder = os.path.join(self._job, os.path.basename(start))
+            rank, folder = int(said["rank"]), os.path.join(self._job, os.path.basename(str(said["start"])))
             known = identities(folder)
-            mine, here = known[rank], {other: who for other, who in known.items() if other != rank and who.here}
-            rows = connections.of(who.pid for who in here.values())
-            ends = {(_address(other), _address(own)): pid for pid, ones in rows.items() for _, own, other in ones}
-            store = {int(port) for port in _PORT.findall(mine.address)}  # whose end the others must see
-            spread = len(here) + 1 < mine.size
-            near, far, others = [], [], set[str]()
-            for one in sockets:
-                own, other = _address(one.getsockname()), _address(one.getpeername())
-                if not store.isdisjoint((own[1], other[1])):
-                    continue
-                if (own, other) in ends:
-                    near.append(one)
-                    others.add(str(ends[own, other]))
-                elif spread and own[0] != other[0]:
-                    far.append(one)
-            if len(near) + len(far) + sum(len(one.sockets) for one in self._kept) <= _MOST:
-                both = (near, sorted(others), _KEPT_S), (far, None, _OTHER_HOST_S)
-                now = time.monotonic()
-                self._kept += [_Kept(folder, mine, ones, pids, now + most_s) for ones, pids, most_s in both if ones]
-                sockets = [one for one in sockets if one not in near and one not in far]
+            mine = known.pop(rank)
+            others = [str(who.pid) for who in known.values() if who.here]
+            everybody = len(others) + 1 >= mine.size
+            until = time.monotonic() + (_KEPT_S if everybody else _ELSEWHERE_S)
+            if sum(len(one.sockets) for one in self._kept) + len(sockets) <= _MOST:
+                self._kept.append(_Kept(folder, rank, str(mine.pid), sockets, others, everybody, until))
+                sockets = []
         finally:
             _close(sockets)
 
@@ -138,12 +123,8 @@ def _received(connection: socket.socket, sockets: list[socket.socket]) -> Mappin
         part, descriptors, _, _ = socket.recv_fds(connection, 4096, AT_ONCE, socket.MSG_CMSG_CLOEXEC)
         sockets += [socket.socket(fileno=descriptor) for descriptor in descriptors]
         text += part
-        if not part or len(text) > 4096 or len(sockets) > 4 * _MOST:
+        if not part or len(text) > 4096 or len(sockets) > _MOST:
             return json.loads(text)
-
-
-def _address(name: Any) -> tuple[str, int]:
-    return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
 def _close(sockets: list[socket.socket]) -> None:
