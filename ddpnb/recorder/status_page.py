@@ -1,6 +1,6 @@
 """Writes the file in which this process leaves how it ends (the format is in ``model.status_file``).
 
-No descriptor stays open: a program that closes all of them would get its number for a file of its own.
+Nothing is written through a descriptor: a program that closes all of them gets its number for a file of its own.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import ctypes
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ddpnb.model import status_file as layout
@@ -37,7 +38,7 @@ class StatusPage:
                 os.close(fd)
         self._memory[: len(layout.MAGIC)] = layout.MAGIC
         self.set_status(layout.NO_STATUS)
-        self._address = 0
+        self._replace: Callable[[], object] = lambda: None  # the mapping, by one of this process alone
 
     def follow_exit(self) -> None:
         """Let the C library write the status of ``exit()``: no Python code runs then any more."""
@@ -47,13 +48,17 @@ class StatusPage:
             libc.fmemopen.restype = ctypes.c_void_p
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))  # it outlives the interpreter
             address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-            place = ctypes.c_void_p(address + layout.STATUS_AT)
-            stream = libc.fmemopen(place, ctypes.c_size_t(layout.STATUS_ROOM), b"w")
+            status = ctypes.c_void_p(address + layout.STATUS_AT)
+            stream = libc.fmemopen(status, ctypes.c_size_t(layout.STATUS_ROOM), b"w")
             if stream:
                 libc.setvbuf(ctypes.c_void_p(stream), None, _UNBUFFERED, ctypes.c_size_t(0))
                 self.set_status(layout.NO_STATUS)
-                self._address = address
                 on_exit(putw, ctypes.c_void_p(stream))
+            access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
+            libc.mmap.restype = ctypes.c_void_p
+            self._replace = partial(
+                libc.mmap, ctypes.c_void_p(address), ctypes.c_size_t(layout.SIZE), access, flags, -1, ctypes.c_long(0)
+            )
 
     def set_status(self, given: int) -> None:
         """The process ends with this status, in a way that the C library does not see."""
@@ -70,12 +75,7 @@ class StatusPage:
 
     def leave(self) -> None:
         """In a forked child, whose end is not that of its parent: from here on it writes to a page of its own."""
-        if self._address:
-            libc = ctypes.CDLL(None)
-            libc.mmap.restype = ctypes.c_void_p
-            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-            access = mmap.PROT_READ | mmap.PROT_WRITE
-            libc.mmap(ctypes.c_void_p(self._address), ctypes.c_size_t(layout.SIZE), access, flags, -1, ctypes.c_long(0))
+        self._replace()
 
 
 def _ever_shorter(ending: Mapping[str, Any]) -> list[bytes]:

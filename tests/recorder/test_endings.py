@@ -200,7 +200,9 @@ def test_where_exit_was_called(tmp_path):
 
 
 def test_a_forked_child_does_not_end_its_parent(tmp_path):
-    _, ending, left = run(tmp_path, "import os\nif os.fork() == 0: sys.exit(7)\nos.wait()\n")
+    code = "if os.fork() == 0: sys.exit(7)\nos.wait()\nprint(open(sys.argv[1] + '/rank0.status', 'rb').read()[8:12])\n"
+    done, ending, left = run(tmp_path, code)
+    assert done.stdout == f"{status_file.STATUS.pack(status_file.NO_STATUS)}\n"
     assert (ending["how"], left.status, left.ending["how"]) == ("finished", 0, "finished")
 
 
