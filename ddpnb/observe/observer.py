@@ -144,6 +144,10 @@ class Observer:
         status = self._processes.exit_status(rank)
         return self._ranks[rank].ending(status, with_process=self._processes.ends_with_script)
 
+    def exiting(self) -> set[int]:
+        """The ranks whose script has ended and whose process is about to: how is not known yet."""
+        return {rank for rank, known in self._ranks.items() if self.ending(rank) is not None and known.is_exiting}
+
     def _running(self) -> list[int]:
         """The ranks of which it is not known for good how they end."""
         return [rank for rank, known in self._ranks.items() if self.ending(rank) is None or not known.is_over]

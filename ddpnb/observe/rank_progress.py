@@ -26,7 +26,7 @@ _ENDING_LIMIT = 16 << 20
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
 _LAST_CALLS = 4  # among which is the one that a rank waits in
-_EXIT_S = 2.0  # that a process may take to end after its script
+_EXIT_S = 30.0  # that a process may take to end after its script
 
 
 class RankProgress:
@@ -106,8 +106,7 @@ class RankProgress:
         self._written = self._written or self._read_ending()
         written = self._written
         if exit_status is None and with_process and written is not None:
-            waited = (time.monotonic_ns() - written.at_ns) * 1e-9
-            return written if written.how == "raised" or waited > _EXIT_S else None
+            return written
         if written is not None:
             self._ending = self._with_status(written, exit_status) if with_process else written
         elif exit_status == UNKNOWN_STATUS:
@@ -121,6 +120,13 @@ class RankProgress:
     def is_over(self) -> bool:
         """Whether the ending is known for good, or that the script has failed."""
         return self._ending is not None or (self._written is not None and self._written.how == "raised")
+
+    @property
+    def is_exiting(self) -> bool:
+        """Whether its process is about to end, with a status that its parent may act on: what follows is not known yet."""
+        if self.is_over or self._written is None:
+            return False
+        return (time.monotonic_ns() - self._written.at_ns) * 1e-9 < _EXIT_S
 
     def _with_status(self, ending: Ending, exit_status: int | None) -> Ending:
         """The ending with the exit status of its process."""

@@ -194,6 +194,8 @@ class Watchdog:
         after = self._observer.statuses()
         if any(before[rank] != after[rank] for rank in _concerned(second) if rank in before):
             return None
+        if not self._observer.exiting().isdisjoint(_concerned(second)):
+            return None  # who has started it may act on its status
         running = [rank for rank in self._ranks if self._observer.ending(rank) is None]
         if not self._reachable(False) or self._is_cut_off(running, time.monotonic()):
             return None  # the connection was lost or stopped meanwhile: no rank could answer

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import ddpnb
+from ddpnb.model import status_file
 from ddpnb.processes.jobs.injection import SITE, injected
 
 _TELL = "import sys, json; print(json.dumps([sys.path, sorted(m for m in sys.modules if m.startswith('ddpnb'))]))"
@@ -124,7 +125,7 @@ dist.all_reduce(torch.ones(2))
     (start,) = [path for path in job.iterdir() if path.is_dir()]
     assert json.loads((start / "rank0.json").read_text())["size"] == 1
     assert json.loads((start / "rank0.end.json").read_text())["how"] == "finished"
-    assert (start / "rank0.status").read_bytes() == b"\0"
+    assert status_file.read(str(start), 0).status == 0
 
 
 @pytest.mark.full

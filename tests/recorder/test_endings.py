@@ -169,9 +169,9 @@ def test_a_program_that_closes_all_descriptors_keeps_its_own_files(tmp_path):
 def test_while_its_process_lives_an_ending_is_not_the_last_word(tmp_path):
     run(tmp_path, "raise SystemExit(3)")
     rank = RankProgress(str(tmp_path), 0, str(tmp_path / "rank0.end.json"), "")
-    rank.ending(None, with_process=True)
-    assert not rank.is_over
-    assert (str(rank.ending(3, with_process=True)), rank.is_over) == ("exited with status 3", True)
+    assert (str(rank.ending(None, with_process=True)), rank.is_over, rank.is_exiting) == ("finished", False, True)
+    assert str(rank.ending(3, with_process=True)) == "exited with status 3"
+    assert (rank.is_over, rank.is_exiting) == (True, False)
 
 
 def test_what_an_earlier_version_has_left(tmp_path):
