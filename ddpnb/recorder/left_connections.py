@@ -10,11 +10,13 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Any
 
 from ddpnb.recorder.protocol import KEEPER, within
 
 AT_ONCE = 250  # descriptors in one message; the kernel takes 253
 _SEND_S = 0.5
+_OWN = "/proc/self/fd"
 _TIME_OUTS = (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO)
 _NEVER = bytes(16)  # a time-out that is not set
 
@@ -33,27 +35,29 @@ def leave_connections(job: str, start: str, rank: int) -> None:
         connection.settimeout(_SEND_S)
         with within(job) as near:
             connection.connect(os.path.join(near, KEEPER))
-        descriptors = list(connections_of_gloo())
+        descriptors = [fd for fd, *_ in connections_of_gloo()]
         said = json.dumps({"start": start, "rank": rank}).encode() + b"\n"
         for at in range(0, len(descriptors), AT_ONCE):
             socket.send_fds(connection, [said], descriptors[at : at + AT_ONCE])
             said = b"\n"
 
 
-def connections_of_gloo() -> Iterator[int]:
-    """The descriptors of its connections: it gives the time-out of its group to the kernel (as in torch 2.13)."""
-    for name in os.listdir("/proc/self/fd"):
+def connections_of_gloo() -> Iterator[tuple[int, Any, Any]]:
+    """Its connections, as descriptor, own address, other address.
+
+    They are those with the time-out of a group, which it gives to the kernel (as in torch 2.13).
+    """
+    for name in os.listdir(_OWN) if os.path.isdir(_OWN) else ():
         with suppress(OSError):
-            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+            if not os.readlink(f"{_OWN}/{name}").startswith("socket:"):
                 continue
             one = socket.socket(fileno=int(name))
             try:
                 if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                    one.getpeername()
                     time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
                     if time_outs[0] == time_outs[1] != _NEVER and one.getsockopt(
                         socket.IPPROTO_TCP, socket.TCP_NODELAY
                     ):
-                        yield int(name)
+                        yield int(name), one.getsockname(), one.getpeername()
             finally:
                 one.detach()
