@@ -174,7 +174,7 @@ def _finding(
         tuple(evidence),
         "Start with the first rank that fails, or with what they have in common: none of them waits for another."
         if everywhere
-        else _remedy(record),
+        else _remedy(record, waited_for=bool(waiting)),
     )
 
 
@@ -223,7 +223,7 @@ def _how(rank: int, record: RankRecord) -> str:
     return text
 
 
-def _remedy(record: RankRecord) -> str:
+def _remedy(record: RankRecord, *, waited_for: bool) -> str:
     ending = record.ending
     assert ending is not None
     if ending.exception == "Released":
@@ -232,7 +232,7 @@ def _remedy(record: RankRecord) -> str:
         return f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}: those of the other ranks follow from it."
     if ending.how == "exited" and record.reported:
         return "Look at the end of the output: Python exits with status 1 after an exception."
-    if ending.how == "exited":
+    if ending.how == "exited" and waited_for:
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":
         return "Most often SIGKILL comes from the kernel's OOM killer (see dmesg, or the container's memory limit)."

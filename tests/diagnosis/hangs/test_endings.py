@@ -209,6 +209,11 @@ def test_a_rank_that_left_with_a_status(code, at, asked, what):
     assert "All ranks must exit together" in found.remedy
 
 
+def test_where_nobody_waits_the_log_says_why_a_rank_exited():
+    (found,) = findings(*(Rank(rank, 2).exits(3) for rank in range(2)))
+    assert found.remedy == "Look at the end of this rank's log."
+
+
 def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():
     (found,) = findings(
         lost_peer(0, 3), Rank(1, 3).raises("ValueError", "bad", line(9)), Rank(2, 3).waits("all_reduce", line(5))
