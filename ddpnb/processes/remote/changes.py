@@ -178,10 +178,6 @@ class OtherFiles:
             self._waiting[name] = status.st_ino, (sent if grows else 0) + len(data), status.st_mtime_ns
         return found
 
-    def has(self, name: str) -> bool:
-        """Whether the launcher has this file, as it was at some time."""
-        return name in self._had
-
     def _read(self, name: str, at: int, most: int) -> bytes | None:
         try:
             with open(os.path.join(self._root, name), "rb") as file:
