@@ -29,6 +29,7 @@ from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.command import Command, local_size, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.processes.jobs.kept_connections import KeptConnections
 from ddpnb.render.text import printable
 
 if TYPE_CHECKING:
@@ -103,7 +104,6 @@ class GroupWatch:
 
     def look(self) -> None:
         """Begin to monitor once all ranks of this host are there, or no more have come for some time."""
-        self.processes.tell_elsewhere()
         if self.monitor is not None:
             return
         found, now = self.processes.found(), time.monotonic()
@@ -162,6 +162,7 @@ class CommandRun:
         with ExitStack() as undo:
             self._folders = Folders(0)
             undo.callback(self._folders.remove)
+            undo.callback(KeptConnections(self._folders.memory).close)
             given = os.environ if environment is None else environment
             recorded = injected(given, self._folders.memory, fence, backend)
             output = subprocess.PIPE if log_dir is not None else None
@@ -296,8 +297,6 @@ class CommandRun:
     def wait_for_end(self) -> None:
         """Wait until the command has ended."""
         while self._command.status is None:
-            for group in self._groups.values():
-                group.processes.tell_elsewhere()
             time.sleep(_TICK_S)
 
     # -- signals

@@ -22,7 +22,7 @@ _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d|ddpnb/recorde
 
 
 def find(recording: Recording) -> Finding | None:
-    return _printed_failure(recording) or _left_by_force(recording)
+    return _printed_failure(recording) or _left_by_force(recording) or _became_zero(recording)
 
 
 def _printed_failure(recording: Recording) -> Finding | None:
@@ -81,6 +81,27 @@ def _left_by_force(recording: Recording) -> Finding | None:
             f"Rank {rank} was in {call.title} then, and exited with status 0 too." for rank, call in lost.items()
         )[:8],
         remedy="Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+    )
+
+
+def _became_zero(recording: Recording) -> Finding | None:
+    """DDP701: a number that the system cuts to 0 was to say that the program failed."""
+    asked = {
+        rank: ending.asked
+        for rank, record in sorted(recording.ranks.items())
+        if (ending := record.ending) is not None and ending.asked and not ending.code
+    }
+    if not asked:
+        return None
+    ranks = tuple(asked)
+    return Finding(
+        EXIT_CODE_MASKED,
+        f"{phrases.ranks(ranks, True)} exited with status 0 although the code was {asked[ranks[0]]}: the system keeps one byte of it.",
+        ranks,
+        where=known((rank, last_site(recording.ranks[rank])) for rank in ranks),
+        evidence=tuple(f"Rank {rank} {recording.ranks[rank].ending}." for rank in ranks[:8]),
+        remedy="Exit with a status between 1 and 255 if this was a failure: a launcher counts 0 as success.",
+        severity="warning",
     )
 
 

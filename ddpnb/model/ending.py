@@ -23,6 +23,7 @@ class Ending:
     frames: tuple[Frame, ...] = ()  # of the exception, outermost first
     traceback: str = ""
     at_ns: int = 0
+    asked: int | None = None  # by sys.exit(), where the system keeps less of it: 256, of which 0 is left
     parent: str = ""  # of a process that was killed: the one that had started it, if that lived on
 
     @property
@@ -50,4 +51,6 @@ class Ending:
             return f"killed ({self.signal_name})" if self.code < 0 else f"exited with status {self.code}"
         if self.how == "ended":
             return "ended (its exit status is not known)"
+        if self.asked is not None:
+            return f"exited with status {self.code}, which is what the system keeps of {self.asked}"
         return "finished" if self.well else f"exited with status {self.code}"

@@ -144,7 +144,7 @@ class Observer:
         return self._ranks[rank].waits
 
     def ending(self, rank: int) -> Ending | None:
-        """How the script ended on this rank; None while it runs."""
+        """How the script ended on this rank, as far as that is known; None while it runs."""
         status = self._processes.exit_status(rank)
         return self._ranks[rank].ending(status, with_process=self._processes.ends_with_script)
 
@@ -152,8 +152,17 @@ class Observer:
         """From now on ranks that were never seen are not waited for: nothing is left that could become one."""
         self._never = frozenset(rank for rank in self._ranks if not self._processes.pid(rank))
 
+    def exiting(self) -> set[int]:
+        """The ranks whose script has ended and whose process is about to: how is not known yet."""
+        return {rank for rank, known in self._ranks.items() if self.ending(rank) is not None and known.is_exiting}
+
     def _running(self) -> list[int]:
-        return [rank for rank in self._ranks if rank not in self._never and self.ending(rank) is None]
+        """The ranks of which it is not known for good how they end."""
+        return [
+            rank
+            for rank, known in self._ranks.items()
+            if rank not in self._never and (self.ending(rank) is None or not known.is_over)
+        ]
 
     def look(self) -> dict[int, Activity]:
         """What the processes of the running ranks do."""
@@ -191,7 +200,7 @@ class Observer:
             outside_s: total time limit for reading stacks from outside; ranks left after it have no stacks.
         """
         end = time.monotonic() + outside_s
-        running = self._running()
+        running = [rank for rank in self._running() if self.ending(rank) is None]
         answers: dict[int, dict[str, Any]] = {}
         if ask and running:
             content = {"verb": "snapshot", "locals": with_locals, "values": values}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ddpnb.model import status_file
 from ddpnb.model.blackbox import BoxReader, Status
 from ddpnb.model.calls import CallState
 from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
@@ -25,7 +27,7 @@ _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
 _HOLDERS = 64  # of a file lock
 _LAST_CALLS = 4  # among which is the one that a rank waits in
-_EXIT_S = 2.0  # that a process may take to end after its script
+_EXIT_S = 30.0  # that a process may take to end after its script
 
 
 class RankProgress:
@@ -46,12 +48,13 @@ class RankProgress:
         self.switches: object = None
         self.looked_at: float | None = None
         self.tracker = ActivityTracker()
+        self._folder, self._rank = folder, rank
         self._box = os.path.join(folder, f"rank{rank}.box")
         self._outcome = outcome
         self._crash = os.path.join(folder, f"rank{rank}.crash")
         self._reader: BoxReader | None = None
-        self._ending: Ending | None = None
-        self._stays = False  # its process waits for the others before it ends
+        self._written: Ending | None = None  # by the process
+        self._ending: Ending | None = None  # with its exit status
         self._progress = (0, 0)  # time of the last change in its box, bytes in its log
         self._received: Any = -1  # bytes, through the connection that the main thread reads
         self._wakes_at: float | None = None  # until when it sleeps, and since when that is known
@@ -97,45 +100,60 @@ class RankProgress:
 
         Args:
             exit_status: of the process, if it has ended.
-            with_process: the process ends with its script, and its exit status is that of the script.
+            with_process: the process ends with its script, and its exit status is that of the script. While it lives,
+                the ending may still change: see ``is_over``.
         """
-        if self._ending is None:
-            ending = self._read_ending()
-            if ending is not None and with_process and ending.how != "raised" and not self._stays:
-                ending = self._with_status(ending, exit_status)
-            self._ending = ending
-        if self._ending is None and exit_status == UNKNOWN_STATUS:
+        if self._ending is not None:
+            return self._ending
+        self._written = self._written or self._read_ending()
+        written = self._written
+        if exit_status is None and with_process and written is not None:
+            return written
+        if written is not None:
+            self._ending = self._with_status(written, exit_status) if with_process else written
+        elif exit_status == UNKNOWN_STATUS:
             self._ending = Ending("ended", at_ns=time.monotonic_ns())
-        if self._ending is None and exit_status is not None:
+        elif exit_status is not None:
             frames = (logs.last_words(self._crash) or logs.last_words(self.log)) if exit_status else ()
-            self._ending = self._read_ending() or Ending("died", exit_status, frames=frames, at_ns=time.monotonic_ns())
+            self._ending = Ending("died", exit_status, frames=frames, at_ns=time.monotonic_ns())
         return self._ending
 
-    def _with_status(self, ending: Ending, exit_status: int | None) -> Ending | None:
-        """The ending with the exit status of the process; None while it may still end."""
-        if exit_status is None:
-            waited = (time.monotonic_ns() - ending.at_ns) * 1e-9
-            return ending if waited > _EXIT_S else None
-        if exit_status in (ending.code, UNKNOWN_SIGNAL):
+    @property
+    def is_over(self) -> bool:
+        """Whether the ending is known for good, or that the script has failed."""
+        return self._ending is not None or (self._written is not None and self._written.how == "raised")
+
+    @property
+    def is_exiting(self) -> bool:
+        """Whether its process is about to end, with a status that its parent may act on: what follows is not known yet."""
+        if self.is_over or self._written is None:
+            return False
+        return (time.monotonic_ns() - self._written.at_ns) * 1e-9 < _EXIT_S
+
+    def _with_status(self, ending: Ending, exit_status: int | None) -> Ending:
+        """The ending with the exit status of its process."""
+        if exit_status in (None, UNKNOWN_SIGNAL, UNKNOWN_STATUS):
             return ending
-        return replace(ending, how="died" if exit_status < 0 else "exited", code=exit_status)
+        if ending.how == "raised":  # an interrupted process ends itself by the signal
+            return replace(ending, code=exit_status) if exit_status >= 0 else ending
+        if exit_status < 0:
+            return replace(ending, how="died", code=exit_status)
+        if exit_status != ending.code:  # what called sys.exit() has caught it; or nobody did
+            how = "exited" if exit_status else "finished"
+            ending = replace(ending, how=how, code=exit_status, message="", frames=(), asked=None)
+        left = status_file.read(self._folder, self._rank)
+        if not ending.frames and left.status == exit_status != left.given:  # else sys.exit() has said what it was given
+            ending = replace(ending, how="exited", asked=left.given)
+        return ending
 
     def _read_ending(self) -> Ending | None:
-        try:
-            with open(self._outcome, encoding="utf-8") as file:
-                value = json.loads(file.read(_ENDING_LIMIT))
-            self._stays = value.get("stays") is True
-            return Ending(
-                value["how"],
-                int(value["code"]),
-                str(value.get("exception", "")),
-                str(value.get("message", "")),
-                tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
-                str(value.get("traceback", "")),
-                int(value["at_ns"]),
-            )
-        except (OSError, *UNDECODABLE):
-            return None
+        """As the process has written it: all of it in a file, or as much as its page holds."""
+        found: Ending | None = None
+        with contextlib.suppress(*UNDECODABLE):  # the page first: it is written last
+            found = _ending(status_file.read(self._folder, self._rank).ending)
+        with contextlib.suppress(OSError, *UNDECODABLE), open(self._outcome, encoding="utf-8") as file:
+            found = _ending(json.loads(file.read(_ENDING_LIMIT)))
+        return found
 
     def add(self, process: ProcessSample) -> None:
         """Add a sample of its process. A collective or a line of output may cost less than counts as computing."""
@@ -216,3 +234,18 @@ def with_ranks(answers: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any
         else answer
         for rank, answer in answers.items()
     }
+
+
+def _ending(value: Any) -> Ending:
+    """The ending that a rank has written. Raises one of ``UNDECODABLE`` where it is none."""
+    asked = value.get("asked")
+    return Ending(
+        value["how"],
+        int(value["code"]),
+        str(value.get("exception", "")),
+        str(value.get("message", "")),
+        tuple(Frame.from_json(frame) for frame in value.get("frames", ())),
+        str(value.get("traceback", "")),
+        int(value["at_ns"]),
+        int(asked) if asked is not None else None,
+    )

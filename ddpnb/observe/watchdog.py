@@ -220,6 +220,8 @@ class Watchdog:
                 self._tell(recording, finding)
         if not second.settled or not second.errors or not moved.isdisjoint(_concerned(second)):
             return None
+        if not self._observer.exiting().isdisjoint(_concerned(second)):
+            return None  # who has started it may act on its status
         return (recording, second) if _what(first) == _what(second) else None
 
     def _diagnosed(self, recording: Recording) -> Diagnosis:

@@ -6,11 +6,11 @@ Only what happens in this process can be seen here; a process that is killed lea
 from __future__ import annotations
 
 import atexit
-import ctypes
 import faulthandler
 import json
 import os
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -18,14 +18,20 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
+from ddpnb.model import status_file
+from ddpnb.recorder import exit_codes
 from ddpnb.recorder.clock import now_ns
+from ddpnb.recorder.status_page import StatusPage
 
 _TICK_S = 0.02
 _KNOWN_S = 1.0  # for a launcher on another host to learn how this process ends
 
 
 class Endings:
-    """Writes ``rank0.end.json``, ``rank0.status`` and ``rank0.crash`` (see ``recorder.protocol``).
+    """Writes ``rank0.status``, ``rank0.end.json`` and ``rank0.crash`` (see ``recorder.protocol``).
+
+    Only the C library sees the status of every exit: ``raise SystemExit(3)`` passes no hook of Python. So nothing here
+    keeps a process that ends, but for a moment (``is_known``): its parent may act on the status.
 
     Args:
         folder: for these files.
@@ -37,12 +43,12 @@ class Endings:
         self._pid = os.getpid()
         self._ending: dict[str, Any] = {"how": "finished", "code": 0}
         self._written = False
-        self._status_fd = -1
+        self._page = StatusPage(status_file.path_of(folder, rank))
         #: of the recorder, once there is one: how to describe an exception; called before the ending is written
         self.describe: Callable[[BaseException], dict[str, Any]] | None = None
         self.at_end: Callable[[dict[str, Any]], None] | None = None
-        #: whether another rank may still wait for this one, whose connections end with the process
-        self.is_needed: Callable[[], bool] = lambda: False
+        #: called when the program has ended, for all that is known without a failure
+        self.leaves: Callable[[], None] = lambda: None
         #: whether the launcher knows the ending: with the last rank of a host, a scheduler ends what would tell it
         self.is_known: Callable[[], bool] = lambda: True
 
@@ -54,7 +60,7 @@ class Endings:
         os._exit = self._os_exit
         self._print, traceback.print_exc = traceback.print_exc, self._print_exc
         atexit.register(self.finish)
-        self._write_status_at_exit()
+        self._page.follow_exit()
         self._crashes_to_file()
         os.register_at_fork(after_in_child=self._forked)
         process = sys.modules.get("multiprocessing.process")
@@ -62,17 +68,6 @@ class Endings:
             from multiprocessing.util import Finalize
 
             Finalize(None, self.finish, exitpriority=0)
-
-    def _write_status_at_exit(self) -> None:
-        """Let the C library write the status of ``exit()`` as one byte: no Python code runs then any more."""
-        with suppress(AttributeError, OSError):  # a C library without on_exit
-            libc = ctypes.CDLL(None)
-            on_exit, putc = libc.on_exit, ctypes.cast(libc.fputc, ctypes.c_void_p)
-            libc.fopen.restype = ctypes.c_void_p
-            stream = libc.fopen(os.fsencode(f"{self._path}.status"), b"we")
-            if stream:
-                self._status_fd = libc.fileno(ctypes.c_void_p(stream))
-                on_exit(putc, ctypes.c_void_p(stream))
 
     def _crashes_to_file(self) -> None:
         """Have the stack of a crash in native code written down; a program that wants it elsewhere says so itself."""
@@ -84,11 +79,7 @@ class Endings:
     def _forked(self) -> None:
         """The end of a forked child is not that of this rank."""
         self._written = True
-        with suppress(OSError):
-            if self._status_fd >= 0:
-                null = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(null, self._status_fd)
-                os.close(null)
+        self._page.leave()
 
     # -- what is noticed
 
@@ -105,12 +96,14 @@ class Endings:
             self._except(kind, error, trace)
 
     def _sys_exit(self, status: Any = None, /) -> None:
-        if os.getpid() == self._pid:
+        # In another thread it ends only that thread.
+        if os.getpid() == self._pid and threading.current_thread() is threading.main_thread():
             handled = sys.exc_info()[1]  # multiprocessing reports an exception, and exits inside its handler
-            if status and isinstance(handled, Exception) and _of_multiprocessing(sys._getframe(1).f_code.co_filename):
+            by_multiprocessing = _of_multiprocessing(sys._getframe(1).f_code.co_filename)
+            if status and isinstance(handled, Exception) and by_multiprocessing:
                 self._raised(handled)
-            elif self._ending["how"] != "raised":
-                self._ending |= {"how": "exited", "code": status if isinstance(status, int) else int(bool(status))}
+            elif self._ending["how"] != "raised" and not by_multiprocessing:
+                self._ending = {"how": "exited", **exit_codes.told(status)}
                 self._ending["frames"] = _calling_frames(sys._getframe(1))
                 if isinstance(status, str):
                     self._ending["message"] = status[:4000]
@@ -126,9 +119,8 @@ class Endings:
 
     def _os_exit(self, status: int) -> NoReturn:
         """A forked process of multiprocessing ends like this too."""
-        if os.getpid() == self._pid and self._status_fd >= 0 and isinstance(status, int):
-            with suppress(OSError):
-                os.write(self._status_fd, bytes([status & 0xFF]))
+        if os.getpid() == self._pid and isinstance(status, int) and -(1 << 31) < status < 1 << 31:
+            self._page.set_status(status)
         self._exit_now(status)
 
     def _raised(self, error: BaseException) -> None:
@@ -148,14 +140,13 @@ class Endings:
         last = handled if isinstance(handled, Exception) else getattr(sys, "last_value", None)
         if self._ending["how"] != "raised" and isinstance(last, BaseException):
             self._raised(last)  # or a script has replaced sys.excepthook
-        stays = self._ending["how"] != "raised" and self.is_needed()
-        self._ending["stays"] = stays
         self._write()
         self._written = True
+        if self._ending["how"] != "raised" and not self._ending["code"]:
+            with suppress(Exception):
+                self.leaves()
+        deadline = time.monotonic() + _KNOWN_S
         with suppress(KeyboardInterrupt):
-            while stays and self.is_needed():
-                time.sleep(_TICK_S)
-            deadline = time.monotonic() + _KNOWN_S
             while not self.is_known() and time.monotonic() < deadline:
                 time.sleep(_TICK_S)
 
@@ -165,15 +156,11 @@ class Endings:
         if at_end is not None:
             with suppress(Exception):
                 at_end(self._ending)
-        least = {key: self._ending[key] for key in ("how", "code", "at_ns")}
-        for content in (self._ending, least):
-            try:
-                with open(f"{self._path}.end.part", "w") as file:
-                    json.dump(content, file)
-                os.replace(f"{self._path}.end.part", f"{self._path}.end.json")
-                return
-            except (OSError, ValueError, TypeError):
-                continue
+        with suppress(OSError, ValueError, TypeError):  # the page has what must be known
+            with open(f"{self._path}.end.part", "w") as file:
+                json.dump(self._ending, file)
+            os.replace(f"{self._path}.end.part", f"{self._path}.end.json")
+        self._page.write(self._ending)
 
 
 def _said_by_ddpnb(error: BaseException) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from contextlib import suppress
@@ -18,10 +17,10 @@ from ddpnb.recorder import checkpoints, phases, protocol
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.heartbeat import Heartbeat
+from ddpnb.recorder.left_connections import leave_connections
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.socket_channel import SocketChannel
 
-_IDENTITY = re.compile(r"rank\d+\.json")
 _LET_GO_S = 0.02
 
 current: Recorder | None = None
@@ -59,7 +58,8 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
             SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
         Heartbeat(recorder.box, recorder.control.answer, os.path.join(folder, f"rank{rank}.stacks.json")).start()
     else:
-        endings.is_needed = lambda: _is_needed(folder, rank)
+        job = folder if ours else os.path.dirname(folder)
+        endings.leaves = lambda: _leave(job, folder, rank)
         if os.environ.get(protocol.HOSTS) and os.environ[protocol.JOB] != os.environ[protocol.FOLDER]:
             sent = os.path.join(folder, f"rank{rank}.sent")
             endings.is_known = lambda: os.path.exists(sent) or not os.path.isdir(folder)
@@ -117,33 +117,10 @@ def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
     recorder.box.set_run(number, RUN_ENDED)
 
 
-def _is_needed(folder: str, rank: int) -> bool:
-    """Whether another rank has not ended, while the process group still exists here.
+def _leave(job: str, folder: str, rank: int) -> None:
+    """Leave the connections to the launcher if the process group still exists here.
 
-    With the process, its connections would end: gloo fails then on the ranks that wait for this one, and what they wait
-    for is lost. So it stays until they have ended too, or until the launcher has.
+    With the process, they would end: gloo fails then on the ranks that wait for this one, and what they wait for is lost.
     """
-    if not dist.is_initialized() or not protocol.lives(os.environ.get(protocol.PARENT, "")):
-        return False
-    if protocol.elsewhere(folder):
-        return True
-    try:
-        names, here = set(os.listdir(folder)), protocol.place()
-    except OSError:  # the launcher has ended the job
-        return False
-    others = [name.removesuffix(".json") for name in names if _IDENTITY.fullmatch(name)]
-    return any(
-        f"{other}.end.json" not in names and protocol.lives(_pid_of(folder, other, here))
-        for other in others
-        if other != f"rank{rank}"
-    )
-
-
-def _pid_of(folder: str, rank: str, place: str) -> str:
-    """Its process ID; empty if that means nothing at this place, or there is no such rank."""
-    try:
-        with open(os.path.join(folder, f"{rank}.json")) as file:
-            who = json.load(file)
-        return str(who["pid"]) if who["place"] == place[:400] else ""
-    except (OSError, ValueError, LookupError):
-        return ""
+    if dist.is_initialized():
+        leave_connections(job, os.path.basename(folder) if folder != job else "", rank)

@@ -4,14 +4,13 @@ Standard library only, so that a launcher can import it without torch.
 
 The folder of a job (``DDPNB_JOB``) has one folder for each start of a process group by a launcher, whose name comes from
 the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has
-``rank0.box``, ``rank0.samples`` and ``rank0.lines`` (``model``), ``rank0.json`` (who it is), ``rank0.end.json`` (how its program ended),
-``rank0.status`` (its exit status as a byte), ``rank0.crash`` (what faulthandler wrote) and ``rank0.sock`` (its control
-channel).
+``rank0.box``, ``rank0.samples`` and ``rank0.lines`` (``model``), ``rank0.json`` (who it is), ``rank0.status`` (how it ended),
+``rank0.end.json`` (the same with all frames and variables, if there was room), ``rank0.crash`` (what faulthandler wrote) and
+``rank0.sock`` (its control channel). Who started the job takes the connections of ranks that have ended at ``connections.sock``.
 
 On another host than its launcher a job has a folder of its own (``inject.other_host``), which an agent there makes and
 reads; it has ``joined-PID`` for each process that uses it, and is removed when the launcher knows how all have ended. A
-start then also has ``elsewhere.json`` (which ranks live on other hosts), and ``rank0.sent`` once the launcher knows how that
-rank ended.
+start then also has ``rank0.sent`` once the launcher knows how that rank ended.
 
 Of a job that is only recorded (``DDPNB_RECORD``), ranks may run on several hosts that share the folder of the job: each
 host has a folder of its own in it, with those of the starts. There a rank also has ``rank0.stacks.json`` (``heartbeat``).
@@ -21,12 +20,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
@@ -62,6 +60,7 @@ LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control chann
 _STARTS = 1000  # of process groups at one address
 _CLAIM = ".claim"
 JOINED = "joined-"
+KEEPER = "connections.sock"
 _TOGETHER_S = 10.0  # within which the ranks of one start become ranks
 
 
@@ -201,24 +200,6 @@ def lives(pid: str) -> bool:
             return file.read().rpartition(b") ")[2][:1] not in b"ZX"
     except OSError:
         return False
-
-
-def write_elsewhere(folder: str, ranks: Sequence[int]) -> None:
-    """Note for the ranks of a start on this host which of its ranks live on other hosts."""
-    path = os.path.join(folder, "elsewhere.json")
-    with contextlib.suppress(OSError):
-        with open(f"{path}.part", "w") as file:
-            json.dump(list(ranks), file)
-        os.replace(f"{path}.part", path)
-
-
-def elsewhere(folder: str) -> list[int]:
-    """The ranks of a start that live on other hosts, as far as that is known here."""
-    try:
-        with open(os.path.join(folder, "elsewhere.json")) as file:
-            return list(json.load(file))
-    except (OSError, ValueError):
-        return []
 
 
 class within:  # noqa: N801 (used like a function)

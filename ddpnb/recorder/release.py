@@ -34,6 +34,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from ddpnb.errors import Released
+from ddpnb.recorder.left_connections import connections_of_gloo
 from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.user_frames import is_own_file
 
@@ -93,8 +94,8 @@ class Release:
         """Free the main thread from whatever it waits for; called from another one.
 
         Args:
-            connections: the sockets to shut down, as ``[fd, own address, other address]``. They stay open
-                until ``let_go()``.
+            connections: the sockets to shut down, as ``[fd, own address, other address]``, besides all of gloo's, whose
+                other ends may be of ranks that have ended. They stay open until ``let_go()``.
             both_ways: shut the writing side down too, for a thread that is blocked in a write.
 
         Returns:
@@ -104,7 +105,10 @@ class Release:
             self._aborting = threading.Thread(target=_abort_nccl, name="ddpnb abort", daemon=True)
             self._aborting.start()
         how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD
-        count = sum(self._shut_and_keep(connection, how) for connection in connections)
+        of_gloo = [(fd, _address(own), _address(other)) for fd, own, other in connections_of_gloo()]
+        known = {tuple(other) for _, _, other in connections}
+        rest = [one for one in of_gloo if one[2] not in known]
+        count = sum(self._shut_and_keep(connection, how) for connection in [*connections, *rest])
         if self._looks_at:
             self._stand_in(self._looks_at)
         self.interrupt()

@@ -19,6 +19,7 @@ from typing import Any
 
 from ddpnb.errors import CollectiveMismatch, Released
 from ddpnb.model.stacks import MAX_FRAMES
+from ddpnb.recorder import exit_codes
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.displays import last_expression
 from ddpnb.recorder.locals import LOOK_S, describe_locals
@@ -73,11 +74,14 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
     if left is None and failure is None and os.getpid() == pid:
         return Ended({"how": "finished", "code": 0, "at_ns": now_ns()}, result)
     with OwnBuiltins():
-        status = _status_of(left) if left is not None else int(failure is not None)
+        if left is not None:
+            _show(left)
+        told = exit_codes.told(_code_of(left)) if left is not None else {"code": int(failure is not None)}
+        status = told["code"]
         if os.getpid() != pid:
             _leave_child(status, failure)
         how = "exited" if left is not None else "raised"
-        ending: dict[str, Any] = {"how": how, "code": status, "at_ns": now_ns()}
+        ending: dict[str, Any] = {"how": how, **told, "at_ns": now_ns()}
         if failure is not None:
             ending |= _described(failure, release)
         elif left is not None and status:
@@ -103,18 +107,12 @@ def described(failure: BaseException, release: Release) -> dict[str, Any]:
         return _described_at_least(failure, error)
 
 
-def _status_of(error: SystemExit) -> int:
+def _show(error: SystemExit) -> None:
+    """Print the code as Python does where it is neither a number nor None."""
     code = _code_of(error)
-    if code is None:
-        return 0
-    # Not isinstance(): an object may claim to be an integer.
-    if issubclass(type(code), int):
-        number = int.__index__(code)  # type: ignore[arg-type]
-        # As a C long, which is -1 where it does not fit.
-        return number & 0xFF if -(1 << 63) <= number < 1 << 63 else 0xFF
-    with suppress(Exception):  # the script closed or replaced the stream
-        print(_text(code), file=sys.stderr)
-    return 1
+    if code is not None and exit_codes.as_number(code) is None:
+        with suppress(Exception):  # the script closed or replaced the stream
+            print(_text(code), file=sys.stderr)
 
 
 def _code_of(error: SystemExit) -> object:

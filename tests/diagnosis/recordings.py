@@ -255,8 +255,10 @@ class Rank(Training):
     def finishes(self) -> Rank:
         return self._ends(Ending("finished", at_ns=self._now()))
 
-    def exits(self, code: int) -> Rank:
-        return self._ends(Ending("exited", code, at_ns=self._now()))
+    def exits(self, code: int, at: Site = NO_SITE, asked: int | None = None) -> Rank:
+        """``at``: where it called sys.exit(); nowhere: it has raised SystemExit."""
+        frames = () if at == NO_SITE else (Frame(at.file, at.line, at.function),)
+        return self._ends(Ending("exited", code, frames=frames, at_ns=self._now(), asked=asked))
 
     def raises(self, exception: str, message: str = "", at: Site = NO_SITE, *above: Frame) -> Rank:
         """The script ended by an exception; ``above`` are the frames inside the user's line."""

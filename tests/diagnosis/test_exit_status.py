@@ -45,5 +45,13 @@ def test_all_leave_by_force_and_one_of_them_too_early():
     assert (found.code, found.culprits, found.where) == ("DDP701", (1,), ((1, LEFT),))
 
 
+def test_a_code_of_which_nothing_is_left():
+    taken = recorded(lambda r: r.exits(0, LEFT, 256) if r.rank == 1 else r.finishes())
+    found = the_finding(exit_status.find, taken)
+    assert (found.code, found.severity, found.culprits, found.where) == ("DDP701", "warning", (1,), ((1, LEFT),))
+    assert "status 0 although the code was 256" in found.summary
+    assert exit_status.find(recorded(lambda r: r.exits(0, LEFT))) is None
+
+
 def test_all_leave_by_force_after_the_same_calls():
     assert exit_status.find(recorded(lambda r: leaves(r.calls("all_reduce", line(3))))) is None

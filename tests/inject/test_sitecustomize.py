@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import ddpnb
+from ddpnb.model import status_file
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.events.startup import NewGroup
 from ddpnb.processes.jobs.injection import SITE, injected
@@ -126,7 +127,7 @@ dist.all_reduce(torch.ones(2))
     (start,) = [path for path in job.iterdir() if path.is_dir()]
     assert json.loads((start / "rank0.json").read_text())["size"] == 1
     assert json.loads((start / "rank0.end.json").read_text())["how"] == "finished"
-    assert (start / "rank0.status").read_bytes() == b"\0"
+    assert status_file.read(str(start), 0).status == 0
     made = [event for event in BoxReader((start / "rank0.box").read_bytes()).events() if isinstance(event, NewGroup)]
     assert [event.ranks for event in made] == ([(0,)] if form == "by name" else [])
 

@@ -53,6 +53,7 @@ class Ranks:
         self.endings = {}
         self.connections = lambda _: "open"
         self.silent = lambda _: {}  # hosts
+        self.exits = lambda _: set()  # ranks whose processes are about to end
         self.examined = []  # when ranks were asked
         self.followed = 0
         self.looks = []
@@ -80,6 +81,9 @@ class Ranks:
 
     def ending(self, rank):
         return self.endings.get(rank)
+
+    def exiting(self):
+        return self.exits(self.at)
 
     def record(self, ask=True):
         if ask:
@@ -132,6 +136,17 @@ def test_a_hang_is_proven_twice_and_reported_soon(clock):
     ranks = Ranks(clock, lambda _: {0: "idle"}, recordings=lambda _: HANG)
     assert watch(clock, ranks) is HANG
     assert len(ranks.examined) == 2 and ranks.at < 0.5
+
+
+def test_while_a_rank_exits_it_is_not_known_what_follows(clock):
+    ranks = Ranks(clock, lambda at: {0: "idle"} if at < 4 else {}, recordings=lambda _: HANG)
+    ranks.exits = lambda _: {1}
+    assert watch(clock, ranks) is HANG
+    assert ranks.at >= 4
+    ranks = Ranks(clock, lambda _: {0: "idle"}, recordings=lambda _: HANG)
+    ranks.exits = lambda at: {1} if at < 4 else set()
+    assert watch(clock, ranks) is HANG
+    assert 4 <= ranks.at < 6
 
 
 def test_nothing_is_examined_while_all_ranks_make_progress_or_compute(clock):

@@ -176,7 +176,7 @@ def _finding(
         tuple(evidence),
         "Start with the first rank that fails, or with what they have in common: none of them waits for another."
         if everywhere
-        else _remedy(record),
+        else _remedy(record, waited_for=bool(waiting)),
     )
 
 
@@ -206,8 +206,11 @@ def _what(record: RankRecord, was: str = "was") -> str:
         return named + (f": {message}" if message else "")
     if ending.how == "ended":
         return str(ending)
-    if ending.how == "exited" and not record.reported:  # of others a launcher saw the status alone
-        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({ending.code})"
+    if ending.how == "exited" and ending.frames and not record.reported:  # else the status alone is known
+        code = ending.code if ending.asked is None else ending.asked
+        return f'called sys.exit("{ending.message}")' if ending.message else f"called sys.exit({code})"
+    if ending.how == "exited":
+        return str(ending)
     return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
 
@@ -222,7 +225,7 @@ def _how(rank: int, record: RankRecord) -> str:
     return text
 
 
-def _remedy(record: RankRecord) -> str:
+def _remedy(record: RankRecord, *, waited_for: bool) -> str:
     ending = record.ending
     assert ending is not None
     if ending.exception == "Released":
@@ -231,7 +234,7 @@ def _remedy(record: RankRecord) -> str:
         return f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}: those of the other ranks follow from it."
     if ending.how == "exited" and record.reported:
         return "Look at the end of the output: Python exits with status 1 after an exception."
-    if ending.how == "exited":
+    if ending.how == "exited" and waited_for:
         return "All ranks must exit together: reduce the decision over all ranks, then exit."
     if ending.signal_name == "SIGKILL":
         return (

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 
 from ddpnb.inject import fork_ranks
+from ddpnb.model import status_file
 from ddpnb.processes import descendants
 from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
 from ddpnb.processes.jobs.spawned import START_S, Program, SpawnedProcesses
@@ -87,7 +88,10 @@ class ForkedProcesses(SpawnedProcesses):
         if rank == _PARENT:
             return own
         status = self._number(rank, "exit")
-        return status if status is not None or own is None else own or 1
+        if status is None and own is not None:  # there was no room to write it
+            left = status_file.read(self.folder, rank).status
+            status = (own or 1) if left is None else left
+        return status
 
     def alive(self, rank: int) -> bool:
         return self.pid(rank) > 0 and super().alive(rank)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import WorldError
+from ddpnb.model import status_file
 from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.processes.jobs import sockets
@@ -72,14 +73,28 @@ def identity(folder: str, rank: int) -> Identity | None:
         return None
 
 
+def identities(folder: str) -> dict[int, Identity]:
+    """The ranks with files in this folder."""
+    return {rank: who for rank in _ranks_in(folder) if (who := identity(folder, rank)) is not None}
+
+
+def _ranks_in(folder: str) -> list[int]:
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    ranks = (name[4:-5] for name in sorted(names) if name.startswith("rank") and name.endswith(".json"))
+    return [int(rank) for rank in ranks if rank.isdecimal()]
+
+
 def job_endings(folder: str, ranks: Iterable[int]) -> dict[int, str]:
     """For each rank the file that says how its program ended."""
     return {rank: os.path.join(folder, f"rank{rank}.end.json") for rank in ranks}
 
 
 def ended(folder: str, rank: int) -> bool:
-    """Whether the rank has said how it ended: its process ends too, or waits for others."""
-    return os.path.exists(os.path.join(folder, f"rank{rank}.end.json"))
+    """Whether the program of the rank has ended: its process ends too."""
+    return (
+        os.path.exists(os.path.join(folder, f"rank{rank}.end.json"))
+        or status_file.read(folder, rank).ending is not None
+    )
 
 
 class JobProcesses(RankProcesses):
@@ -110,16 +125,7 @@ class JobProcesses(RankProcesses):
 
     def found(self) -> dict[int, Identity]:
         """The ranks that there are by now."""
-        names = os.listdir(self.folder) if os.path.isdir(self.folder) else []
-        ranks = (name[4:-5] for name in names if name.startswith("rank") and name.endswith(".json"))
-        return {
-            int(rank): known
-            for rank in sorted(ranks)
-            if rank.isdecimal() and (known := self.identity(int(rank))) is not None
-        }
-
-    def tell_elsewhere(self) -> None:
-        """Let the ranks of each host know which ranks live on others; here all are on one."""
+        return {rank: known for rank in _ranks_in(self.folder) if (known := self.identity(rank)) is not None}
 
     # -- state
 
@@ -172,7 +178,7 @@ class JobProcesses(RankProcesses):
             if status is None:
                 status = self._status_by_parent(known.pid)
             if status is None:
-                status = self._written_status(rank)
+                status = status_file.read(self.folder, rank).status
             if status is None and time.monotonic() - self._gone.setdefault(known.pid, time.monotonic()) < _WRITTEN_S:
                 return None
             self._exits.statuses.setdefault(known.pid, UNKNOWN_SIGNAL if status is None else status)
@@ -186,15 +192,6 @@ class JobProcesses(RankProcesses):
         except (OSError, ValueError):
             return None
         return status if -signal.NSIG < status < 256 else None
-
-    def _written_status(self, rank: int) -> int | None:
-        """The status that the process itself has left when it called ``exit()``."""
-        try:
-            with open(os.path.join(self.folder, f"rank{rank}.status"), "rb") as file:
-                byte = file.read(1)
-        except OSError:
-            return None
-        return byte[0] if byte else None
 
     def parent_of(self, rank: int) -> str:
         known = self.identity(rank)

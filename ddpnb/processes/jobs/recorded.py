@@ -6,9 +6,10 @@ import os
 import re
 import signal
 
+from ddpnb.model import status_file
 from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.processes.jobs.exits import exit_status
-from ddpnb.processes.jobs.job_processes import JobProcesses
+from ddpnb.processes.jobs.job_processes import JobProcesses, ended
 
 # What faulthandler calls the signals that it writes a stack for.
 _CRASH = re.compile(
@@ -47,10 +48,10 @@ class RecordedProcesses(JobProcesses):
             return None
         status = exit_status(known.pid) if known.here else None  # its parent has not waited for it yet
         if status is None or status in _ENDED:
-            status = self._written_status(rank)
+            status = status_file.read(self.folder, rank).status
         if status is None:
             status = self._crash(rank)
-        if status is None and os.path.exists(os.path.join(self.folder, f"rank{rank}.end.json")):
+        if status is None and ended(self.folder, rank):
             return UNKNOWN_SIGNAL
         return status
 

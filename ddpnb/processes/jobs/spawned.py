@@ -17,6 +17,7 @@ from ddpnb.errors import WorldError
 from ddpnb.processes import descendants
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
+from ddpnb.processes.jobs.kept_connections import KeptConnections
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.recorder import protocol
 
@@ -72,6 +73,7 @@ class SpawnedProcesses(JobProcesses):
         self._devices: dict[int, str] = {}
         self._waiting = threading.Lock()
         self._ended = False  # what starts now ends at once
+        self._kept = KeptConnections(folder)
         # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
         self._starter = ThreadPoolExecutor(1, "ddpnb starter")
 
@@ -182,6 +184,7 @@ class SpawnedProcesses(JobProcesses):
             self._starter.submit(lambda: None).result(descendants.END_S)
         running = [self.pid(rank) for rank in list(self._children) if self.exit_status(rank) is None]
         left = descendants.end(running, self.folder)
+        self._kept.close()
         deadline = time.monotonic() + descendants.SOON_S
         while self.some_live and time.monotonic() < deadline:  # until they are waited for
             time.sleep(0.002)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 PAGE = 4096
-PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines)")
-_NOT_SENT = re.compile(r"fence-.*|rank\d+|elsewhere\.json|.*\.(?:new|part|sock|py|claim|sent)|\..*")
+PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines|status)")
+_NOT_SENT = re.compile(r"fence-.*|rank\d+|.*\.(?:new|part|sock|py|claim|sent)|\..*")
 _GROWING = re.compile(r".*\.(?:log|displays|crash)")
 LOG = re.compile(r"rank\d{1,9}\.(?:log|displays)")
 _LARGEST = 16 << 20  # bytes of one file that are sent
@@ -55,14 +55,14 @@ class PagedFile:
         self.path = path
         self._identity = (0, 0)
         self._memory: mmap.mmap | None = None
-        self._had = bytearray()  # what the launcher has
+        self.had = bytearray()  # what the launcher has
         self._waiting: dict[int, bytes] = {}  # pages of the last answer
         self._turn = 0
 
     def renew(self) -> None:
         """The launcher has made a file of zeros in its place, and so has this host."""
         self._identity = (0, 0)
-        self._had, self._waiting = bytearray(), {}
+        self.had, self._waiting = bytearray(), {}
 
     def changes(self, *, arrived: bool) -> dict[str, Any] | None:
         """The pages that the launcher does not have; None if it has all.
@@ -72,17 +72,17 @@ class PagedFile:
         """
         if arrived:
             for page, data in self._waiting.items():
-                self._had[page * PAGE : page * PAGE + len(data)] = data
+                self.had[page * PAGE : page * PAGE + len(data)] = data
         self._waiting = {}
         if not self._open() or self._memory is None:
             return None
         self._turn += 1
         head = self._memory[:PAGE]
         # Lines that run are noted without a counter, and a call may end long after it began: look at all now and then.
-        if head == self._had[:PAGE] and self._turn % 8:
+        if head == self.had[:PAGE] and self._turn % 8:
             return None
         body = self._memory[:]
-        self._waiting = dict(_pages(body, self._had)) | ({0: head} if head != self._had[:PAGE] else {})
+        self._waiting = dict(_pages(body, self.had)) | ({0: head} if head != self.had[:PAGE] else {})
         if not self._waiting:
             return None
         return {"size": len(body), "pages": [[page, packed(data)] for page, data in self._waiting.items()]}
@@ -100,8 +100,8 @@ class PagedFile:
         except (OSError, ValueError):
             return False
         self._identity = status.st_dev, status.st_ino
-        if len(self._had) != len(self._memory):
-            self._had = bytearray(len(self._memory))
+        if len(self.had) != len(self._memory):
+            self.had = bytearray(len(self._memory))
         return True
 
 
@@ -128,6 +128,10 @@ class PagedFiles:
         """See ``PagedFile.renew``."""
         if name in self._files:
             self._files[name].renew()
+
+    def had(self, name: str) -> bytes:
+        """What the launcher has of this file."""
+        return bytes(self._files[name].had) if name in self._files else b""
 
     def changes(self, *, arrived: bool) -> list[list[Any]]:
         """``[[name, change], ...]`` of those that have changed: see ``PagedFile.changes``."""
@@ -173,10 +177,6 @@ class OtherFiles:
             found.append([name, sent if grows else -1, packed(data)])
             self._waiting[name] = status.st_ino, (sent if grows else 0) + len(data), status.st_mtime_ns
         return found
-
-    def has(self, name: str) -> bool:
-        """Whether the launcher has this file, as it was at some time."""
-        return name in self._had
 
     def _read(self, name: str, at: int, most: int) -> bytes | None:
         try:

@@ -6,11 +6,16 @@ import contextlib
 import os
 from typing import Any
 
-from ddpnb.model import blackbox, line_file, samples
+from ddpnb.model import blackbox, line_file, samples, status_file
 from ddpnb.processes.remote.changes import PAGE, PAGED, unpacked
 from ddpnb.recorder import shared_files
 
-_SIZES = {"box": blackbox.BOX_SIZE, "samples": samples.FILE_SIZE, "lines": line_file.FILE_SIZE}
+_SIZES = {
+    "box": blackbox.BOX_SIZE,
+    "samples": samples.FILE_SIZE,
+    "lines": line_file.FILE_SIZE,
+    "status": status_file.SIZE,
+}
 
 
 class Mirror:

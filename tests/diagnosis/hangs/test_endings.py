@@ -7,7 +7,7 @@ import pytest
 from ddpnb.diagnosis.hangs.endings import find, is_consequence, is_fence_stop
 from ddpnb.diagnosis.hangs.rank_state import standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
-from ddpnb.model.calls import CallState
+from ddpnb.model.calls import NO_SITE, CallState
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame
@@ -193,11 +193,24 @@ def test_a_signal_without_a_name_is_given_by_its_number():
     assert "signal 250" in found.summary
 
 
-def test_a_rank_that_left_by_sys_exit():
-    (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).exits(3))
-    assert found.code == "DDP312"
-    assert "sys.exit(3)" in found.summary
+@pytest.mark.parametrize(
+    ("code", "at", "asked", "what"),
+    [
+        (3, line(9), None, "called sys.exit(3)"),
+        (255, line(9), -1, "called sys.exit(-1)"),
+        (3, NO_SITE, None, "exited with status 3"),
+        (255, NO_SITE, -1, "exited with status 255, which is what the system keeps of -1"),
+    ],
+)
+def test_a_rank_that_left_with_a_status(code, at, asked, what):
+    (found,) = findings(Rank(0, 2).waits("barrier", line(5)), Rank(1, 2).exits(code, at, asked))
+    assert (found.code, found.summary) == ("DDP312", f"Rank 1 {what}; rank 0 waits for it.")
     assert "All ranks must exit together" in found.remedy
+
+
+def test_where_nobody_waits_the_log_says_why_a_rank_exited():
+    (found,) = findings(*(Rank(rank, 2).exits(3) for rank in range(2)))
+    assert found.remedy == "Look at the end of this rank's log."
 
 
 def test_ranks_that_lost_a_peer_are_waiting_ranks_not_culprits():

@@ -23,6 +23,7 @@ import zmq
 
 from ddpnb.inject import other_host
 from ddpnb.processes import descendants, gpus
+from ddpnb.processes.jobs.kept_connections import KeptConnections
 from ddpnb.processes.locked_folder import LockedFolder
 from ddpnb.processes.process_samples import Sampler, queued
 from ddpnb.processes.remote.jobs.launcher import Launcher
@@ -47,6 +48,7 @@ class JobAgent:
 
     def __init__(self, folder: LockedFolder, job: str) -> None:
         self._folder, self._job = folder, job
+        self._kept = KeptConnections(folder.path)
         self._starts: dict[str, Start] = {}
         self._sampler = Sampler()
         self._serial = 0
@@ -66,9 +68,6 @@ class JobAgent:
             for entry in os.scandir(self._folder.path):
                 if of_start(entry.name) and entry.name not in self._starts:
                     self._starts[entry.name] = Start(entry.path)
-            for name, ranks in content["elsewhere"].items():
-                if name in self._starts:
-                    self._starts[name].elsewhere(ranks)
         elif arrived and not self.some_live:
             self._shown += 1
         starts = {} if self.removed else {name: one.files(arrived=arrived) for name, one in self._starts.items()}
@@ -166,15 +165,13 @@ class JobAgent:
         self._folder.remove()
 
     def alone(self) -> None:
-        """The launcher is gone: no rank waits for others that it knew of."""
+        """The launcher is gone: nobody needs to know how the ranks end."""
         self._alone = True
-        for start in self._starts.values():
-            start.elsewhere(())
 
     @property
     def is_over(self) -> bool:
-        """Whether all ranks have ended, and the launcher knows how, or is gone."""
-        return self.removed and not self.some_live and (self._shown > 1 or self._alone)
+        """Whether all ranks have ended, and the launcher has had the time to see who waits for them, or is gone."""
+        return self.removed and not self.some_live and (self._alone or (self._shown > 1 and not self._kept.any))
 
 
 def serve(launcher: Launcher, agent: JobAgent) -> None:

@@ -70,9 +70,6 @@ class AttachedHosts:
                 self._learn()
         return self._names.get(place, "")
 
-    def tell_elsewhere(self, start: str, living: Mapping[str, list[int]]) -> None:
-        """The launcher does."""
-
     def leave(self) -> None:
         """Ask no more; the launcher keeps its links."""
         self._exchange.close()

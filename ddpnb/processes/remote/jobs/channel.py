@@ -20,7 +20,6 @@ class Sender(Protocol):
     """Sends messages to agents: ``JobHosts``."""
 
     def send(self, agent: bytes, message: Mapping[str, Any]) -> Future[dict[str, Any]]: ...
-    def elsewhere(self, host: str) -> dict[str, list[int]]: ...
 
 
 class JobChannel(Channel):
@@ -36,8 +35,7 @@ class JobChannel(Channel):
         self._sender, self._agent, self._host = sender, agent, host
 
     def look(self, have: int, timeout: float) -> dict[str, Any] | None:
-        message = {"kind": "look", "have": have, "elsewhere": self._sender.elsewhere(self._host)}
-        return shown(self._sender.send(self._agent, message), timeout)
+        return shown(self._sender.send(self._agent, {"kind": "look", "have": have}), timeout)
 
     def request(self, number: int, verb: str, given: list[Any]) -> Answer:
         start, verb, given = (given[0], given[1], given[2:]) if verb == _OF_START else ("", verb, given)

@@ -49,7 +49,6 @@ class JobHosts:
         self._agents: dict[str, bytes] = {}  # name of a host -> its agent
         self._job = job
         self._left: set[str] = set()  # hosts whose ranks have all ended: their agents too
-        self._elsewhere: dict[str, dict[str, list[int]]] = {}
         self._closed = False
         self._relays = ThreadPoolExecutor(4, "ddpnb relay")
         if not zmq.has("curve"):
@@ -97,27 +96,11 @@ class JobHosts:
         """The name of the host with this place (``protocol.place``); empty if no agent of it has connected."""
         return self._names.get(place, "")
 
-    def tell_elsewhere(self, start: str, living: Mapping[str, list[int]]) -> None:
-        """Let the ranks of a start know which of its ranks live on other hosts than theirs.
-
-        Args:
-            start: the name of its folder.
-            living: host -> its ranks that live; the empty name stands for this host.
-        """
-        self._elsewhere[start] = {
-            name: sorted(rank for other, ranks in living.items() if other != name for rank in ranks)
-            for name in list(self.links)
-        }
-
     # -- messages
 
     def send(self, agent: bytes, message: Mapping[str, Any]) -> Future[dict[str, Any]]:
         """See ``Exchange.send``."""
         return self._exchange.send([agent], message)
-
-    def elsewhere(self, host: str) -> dict[str, list[int]]:
-        """For each start the ranks that live on other hosts than this one."""
-        return {start: ranks.get(host, []) for start, ranks in list(self._elsewhere.items())}
 
     def _allow(self) -> None:
         """Answer the library whether a connection is accepted (the ZAP protocol, ZeroMQ RFC 27)."""

@@ -22,7 +22,6 @@ from ddpnb.processes.remote.jobs.messages import way_to
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.processes.remote.outside import OutsideRemote
 from ddpnb.processes.source_text import SourceText
-from ddpnb.recorder import protocol
 
 _MORE_S = 1.0  # for an answer of ranks to come back from their host
 
@@ -34,7 +33,6 @@ class OtherHosts(Protocol):
 
     def name_of(self, place: str) -> str: ...
     def leave(self) -> None: ...
-    def tell_elsewhere(self, start: str, living: Mapping[str, list[int]]) -> None: ...
 
 
 class JobOnHosts(JobProcesses):
@@ -51,7 +49,6 @@ class JobOnHosts(JobProcesses):
         self._start = os.path.basename(folder)
         self._links: dict[str, LinkOfStart] = {}
         self._seen: dict[int, dict[str, Any]] = {}
-        self._living: dict[str, list[int]] = {}
 
     def close(self) -> None:
         self._hosts.leave()
@@ -86,19 +83,6 @@ class JobOnHosts(JobProcesses):
             status = self._seen[rank]["exit"]
             self._seen[rank] = {**self._seen[rank], "exit": UNKNOWN_SIGNAL if status is None else status}
         return self._seen.get(rank)
-
-    def tell_elsewhere(self) -> None:
-        """Let the ranks of each host know which ranks live on others: they stay until these have ended."""
-        living: dict[str, list[int]] = {}
-        for rank in self.found():
-            if not ended(self.folder, rank) and self.alive(rank):
-                living.setdefault(self.host_of(rank), []).append(rank)
-        if living != self._living:
-            self._living = living
-            self._hosts.tell_elsewhere(self._start, living)
-            protocol.write_elsewhere(
-                self.folder, sorted(rank for name, ranks in living.items() if name for rank in ranks)
-            )
 
     # -- state
 

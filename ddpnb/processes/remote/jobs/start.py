@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
 from typing import Any
 
+from ddpnb.model import status_file
 from ddpnb.processes import connections, py_spy, source_text
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.job_processes import JobProcesses, ended
 from ddpnb.processes.process_samples import Sampler
 from ddpnb.processes.remote.changes import OtherFiles, PagedFiles
-from ddpnb.recorder import protocol
 
 
 class Start:
@@ -27,7 +26,6 @@ class Start:
         self.processes = JobProcesses(folder)
         self._folder = folder
         self._paged, self._others = PagedFiles(folder), OtherFiles(folder)
-        self._elsewhere: list[int] = []
         self._ranks: dict[int, None] = {}
 
     @property
@@ -45,8 +43,12 @@ class Start:
         return {
             self.processes.pid(rank)
             for rank in self.ranks
-            if self._others.has(f"rank{rank}.end.json") or (alone and ended(self._folder, rank))
+            if self._is_known(rank) or (alone and ended(self._folder, rank))
         }
+
+    def _is_known(self, rank: int) -> bool:
+        """Whether the launcher knows how the program of the rank has ended."""
+        return status_file.decoded(self._paged.had(f"rank{rank}.status")).ending is not None
 
     def files(self, *, arrived: bool) -> dict[str, Any]:
         """What has changed in the files of its ranks."""
@@ -55,15 +57,9 @@ class Start:
     def let_go(self) -> None:
         """Let ranks end whose ending is known to the launcher."""
         for rank in self.ranks:
-            if self._others.has(f"rank{rank}.end.json"):
+            if self._is_known(rank):
                 with contextlib.suppress(OSError):
                     open(os.path.join(self._folder, f"rank{rank}.sent"), "x").close()
-
-    def elsewhere(self, ranks: Sequence[int]) -> None:
-        """Note which of its ranks live on other hosts."""
-        if list(ranks) != self._elsewhere:
-            protocol.write_elsewhere(self._folder, ranks)
-            self._elsewhere = list(ranks)
 
     def answer(self, verb: str, given: list[Any]) -> Any:
         """What the launcher asks of these ranks."""

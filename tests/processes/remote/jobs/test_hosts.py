@@ -17,12 +17,14 @@ import zmq
 
 from ddpnb.errors import WorldError
 from ddpnb.inject import other_host
-from ddpnb.model import blackbox
+from ddpnb.model import blackbox, status_file
+from ddpnb.processes.jobs.job_processes import ended
 from ddpnb.processes.remote.jobs import channel
 from ddpnb.processes.remote.jobs.hosts import JobHosts
 from ddpnb.processes.remote.jobs.messages import way_to
 from ddpnb.processes.remote.jobs.ranks import JobOnHosts, attached
 from ddpnb.recorder import protocol, shared_files
+from ddpnb.recorder.status_page import StatusPage
 
 START = "0123456789ab-0"
 PLACE = protocol.place()
@@ -153,25 +155,21 @@ def test_another_process_asks_through_the_launcher(other, elsewhere):
 
 def ends(there, rank):
     """A rank says how it ends, and waits."""
-    with open(os.path.join(there, f"rank{rank}.end.json"), "w") as file:
-        json.dump({"how": "finished", "code": 0, "at_ns": 1}, file)
+    StatusPage(status_file.path_of(there, rank)).write({"how": "finished", "code": 0, "at_ns": 1})
 
 
-def test_ranks_learn_that_their_ending_is_known_and_who_lives_elsewhere(other, elsewhere):
+def test_ranks_learn_that_their_ending_is_known(other, elsewhere):
     agent = other.start()
     processes = other.rank(2), other.rank(3)
     ranks = JobOnHosts(os.path.join(other.job, START), other.hosts)
     until(lambda: len(ranks.found()) == 2)
     there = os.path.join(other.folder, START)
-    other.hosts.tell_elsewhere(START, {"": [0, 1], ranks.host_of(2): [2, 3]})
-    until(lambda: protocol.elsewhere(there) == [0, 1])
-
     ends(there, 2)
     until(lambda: os.path.exists(os.path.join(there, "rank2.sent")))
-    assert os.path.exists(os.path.join(other.job, START, "rank2.end.json"))
+    assert ended(os.path.join(other.job, START), 2)
     ends(there, 3)  # the last one of its host
     until(lambda: not os.path.exists(other.folder))
-    assert os.path.exists(os.path.join(other.job, START, "rank3.end.json"))
+    assert ended(os.path.join(other.job, START), 3)
     assert ranks.alive(3) and psutil.pid_exists(agent["pid"])
     for process in processes:
         process.kill()
