@@ -29,7 +29,7 @@ from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.first_pass import FirstPass
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
 from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
@@ -148,7 +148,12 @@ class Replicas(Hooks):
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
-        of, compiling, failed = self._watched.get, torch.compiler.is_compiling, self.guarded(self._failed_forward)
+        known, compiling, failed = self._watched, torch.compiler.is_compiling, self.guarded(self._failed_forward)
+
+        def of(ddp: Any) -> Watched | None:
+            return known.get(ddp)
+
+        hide(of, below=True)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
