@@ -78,12 +78,15 @@ def _parent_has(rank: str) -> bool:
 
 def _wait_for_group() -> None:
     """Start the recorder when ``init_process_group`` is called."""
+    starting: dict[Any, Any] = {}  # one for all modules: pickle looks a function up in the module that defines it
     for name in _MODULES:
         module = sys.modules.get(name)
         original = vars(module).get(_INIT) if module is not None else None
         if original is not None:
             _originals[name] = original
-            setattr(module, _INIT, _starting(original))
+            if original not in starting:
+                starting[original] = _starting(original)
+            setattr(module, _INIT, starting[original])
 
 
 def _starting(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,6 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -42,6 +43,7 @@ class Hooks:
         self._alive = [True]  # empty once removed: wrappers that somebody still holds then only forward
         self._failed = False
         self._seen: Counter[str] = Counter()
+        self._in_modules: dict[Any, Any] = {}  # wrappers, by what they do and what they stand for
 
     def install(self) -> None:
         """Put the hooks in place."""
@@ -51,6 +53,7 @@ class Hooks:
         """Put the originals back."""
         self._alive.clear()
         self._alive = [True]  # for hooks that are installed from here on
+        self._in_modules.clear()
         while self._undo:
             with contextlib.suppress(Exception):  # the others must come off all the same
                 self._undo.pop()()
@@ -76,7 +79,7 @@ class Hooks:
             hide(made)
             return forwarded
 
-        self._put(owner, name, wrap)
+        self._put(owner, name, wrap, make)
 
     def before(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         """Call ``look`` with the arguments of every call of ``owner.name``, before it."""
@@ -94,7 +97,7 @@ class Hooks:
             return watched
 
         hide(look, below=True)
-        self._put(owner, name, wrap)
+        self._put(owner, name, wrap, look)
 
     def after(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         """Call ``look`` with the result and the arguments of every call of ``owner.name`` that returned."""
@@ -113,7 +116,7 @@ class Hooks:
             return watched
 
         hide(look, below=True)
-        self._put(owner, name, wrap)
+        self._put(owner, name, wrap, look)
 
     def failing(self, owner: Any, name: str, look: Callable[..., None]) -> None:
         """Call ``look`` with the exception and the arguments of every call of ``owner.name`` that raised one."""
@@ -134,18 +137,26 @@ class Hooks:
             return watched
 
         hide(look, below=True)
-        self._put(owner, name, wrap)
+        self._put(owner, name, wrap, look)
 
-    def _put(self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    def _put(
+        self, owner: Any, name: str, wrap: Callable[[Callable[..., Any]], Callable[..., Any]], does: Callable[..., Any]
+    ) -> None:
         original = getattr(owner, name, None)
         if original is None:
             missing = FunctionNotFound(function=full_name(owner, name))
             self.box.on_new_table.append(functools.partial(self.box.emit, missing))  # in each run
             return
-        hook = functools.wraps(original)(wrap(original))
-        step_over(hook)
-        hide(hook)
-        _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
+        # Modules that share a function share its wrapper: pickle looks a function up in the module that defines it.
+        shared = (does, original) if isinstance(owner, ModuleType) else None
+        hook = self._in_modules.get(shared)
+        if hook is None:
+            hook = functools.wraps(original)(wrap(original))
+            step_over(hook)
+            hide(hook)
+            _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
+        if shared is not None:
+            self._in_modules[shared] = hook
         _set(owner, name, hook)
         self._undo.append(lambda: _take_away(owner, name, hook))
 

@@ -62,9 +62,13 @@ class Training(Hooks):
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
         restored, ends = RngRestored(), ProcessEnds()
-        for owner, name in ((torch, "set_rng_state"), (torch.random, "set_rng_state"), (torch.cuda, "set_rng_state")):
-            self.before(owner, name, lambda *_, **__: self.emit(restored))
-        self.before(random, "setstate", lambda *_, **__: self.emit(restored))
+
+        def generator_restored(*_: Any, **__: Any) -> None:
+            self.emit(restored)
+
+        for owner in (torch, torch.random, torch.cuda):
+            self.before(owner, "set_rng_state", generator_restored)
+        self.before(random, "setstate", generator_restored)
         self.before(torch, "save", self._saved)
         self.after(torch, "load", self._loaded)
         self.failing(torch, "load", self._not_loaded)
