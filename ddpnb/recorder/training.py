@@ -57,7 +57,8 @@ class Training(Hooks):
         self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
         self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
         self.after(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
-        self.before(torch, "manual_seed", self._seeded)
+        for owner in (torch, torch.random):
+            self.before(owner, "manual_seed", self._seeded)
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))
@@ -69,9 +70,10 @@ class Training(Hooks):
         for owner in (torch, torch.random, torch.cuda):
             self.before(owner, "set_rng_state", generator_restored)
         self.before(random, "setstate", generator_restored)
-        self.before(torch, "save", self._saved)
-        self.after(torch, "load", self._loaded)
-        self.failing(torch, "load", self._not_loaded)
+        for owner in (torch, torch.serialization):
+            self.before(owner, "save", self._saved)
+            self.after(owner, "load", self._loaded)
+            self.failing(owner, "load", self._not_loaded)
         self.failing(torch.nn.Module, "load_state_dict", self._not_loaded)
         self.before(DistributedDataParallel, "__setattr__", self._attribute)
         self.before(os, "_exit", lambda *_, **__: self.emit(ends))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import random
 from dataclasses import replace
 
@@ -68,6 +69,14 @@ def recorded(box, kind=Event):
     found = BoxReader(box.memory).events()
     assert kind is HooksDetached or not [event for event in found if isinstance(event, HooksDetached)]
     return [replace(e, site=NO_SITE, began_ns=0, ended_ns=0) for e in found if isinstance(e, kind)]
+
+
+@pytest.mark.usefixtures("hooks")
+@pytest.mark.parametrize("name", ["save", "load", "manual_seed", "set_rng_state", "compile"])
+def test_functions_of_torch_are_pickled_by_name(name):
+    """As what a spawned process runs. They are defined in another module, where they must be the same object."""
+    function = getattr(torch, name)
+    assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_what_a_wrapper_is_told_to_leave_alone(box, hooks):

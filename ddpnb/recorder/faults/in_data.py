@@ -35,7 +35,8 @@ class InData(FaultHooks):
         self.before(DistributedSampler, "__iter__", self._before_pass)
         self.replace(DistributedSampler, "set_epoch", self._set_epoch)
         self.replace(_BaseDataLoaderIter, "__next__", self._next)
-        self.replace(torch, "manual_seed", self._seed)
+        for module in (torch, torch.random):
+            self.replace(module, "manual_seed", self._seed)
 
     # -- how many batches
 
