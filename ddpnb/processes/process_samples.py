@@ -68,7 +68,8 @@ class Sampler:
             if idle and age >= max(_PASS_IDLE_S, 10 * self._took):
                 table = {}
         if not table:
-            table = _process_table(wanted)
+            # On a Linux without /proc nothing is known of any: what exists counts as if it waited for a disk, never as idle.
+            table = _process_table() or {pid: (0, "D", 0.0) for pid in wanted if protocol.exists(pid)}
             self._families = _families(wanted, table)
             self._passed_at, self._took = now, time.monotonic() - now
         self._cpu = {pid: self._cpu_of(pid, table) for pid in wanted}
@@ -133,16 +134,16 @@ def kernel_status(pid: int) -> str:
     return GONE if letter in "ZX" else letter
 
 
-def all_processes(attributes: list[str] | None = None) -> Iterator[psutil.Process]:
-    """Every process that we may see; none on a Linux without /proc."""
+def all_processes(*attributes: list[str]) -> Iterator[psutil.Process]:
+    """Every process that we may see, as ``psutil.process_iter``; none on a Linux without /proc."""
     with contextlib.suppress(IndexError):  # by which psutil says so
-        yield from psutil.process_iter(attributes)
+        yield from psutil.process_iter(*attributes)
 
 
-def _process_table(wanted: Iterable[int]) -> dict[int, Entry]:
-    """Every process that we may see; where nothing is known of any, those that are wanted, as if they waited for a disk."""
+def _process_table() -> dict[int, Entry]:
+    """Every process that we may see."""
     if not os.path.isdir("/proc/self"):
-        table: dict[int, Entry] = {pid: (0, "D", 0.0) for pid in wanted if protocol.exists(pid)}
+        table: dict[int, Entry] = {}
         for process in all_processes(["ppid", "status", "cpu_times"]):
             times = process.info["cpu_times"]
             if times is not None:
