@@ -67,7 +67,7 @@ class Training(Hooks):
         def generator_restored(*_: Any, **__: Any) -> None:
             self.emit(restored)
 
-        for owner in (torch, torch.random, torch.cuda):
+        for owner in (torch, torch.random, torch.cuda, torch.cuda.random):
             self.before(owner, "set_rng_state", generator_restored)
         self.before(random, "setstate", generator_restored)
         for owner in (torch, torch.serialization):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import random
 from dataclasses import replace
@@ -72,10 +73,16 @@ def recorded(box, kind=Event):
 
 
 @pytest.mark.usefixtures("hooks")
-@pytest.mark.parametrize("name", ["save", "load", "manual_seed", "set_rng_state", "compile"])
-def test_functions_of_torch_are_pickled_by_name(name):
-    """As what a spawned process runs. They are defined in another module, where they must be the same object."""
-    function = getattr(torch, name)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (torch, "save"), (torch, "load"), (torch, "manual_seed"), (torch, "set_rng_state"), (torch.cuda, "set_rng_state"),
+        (os, "_exit"), (os, "abort"), (os, "kill"), (random, "setstate"),
+    ],
+)  # fmt: skip
+def test_what_is_replaced_is_pickled_by_name(module, name):
+    """As what a spawned process runs. Most are defined in another module, where they must be the same object."""
+    function = getattr(module, name)
     assert pickle.loads(pickle.dumps(function)) is function
 
 
