@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test test-all lint check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others matrix gpu docs clean
+.PHONY: lab test test-all lint check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others torch-tests matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -73,6 +73,10 @@ TORTURE_torture-hosts := $(wildcard tests/torture/test_hosts*.py)
 TORTURE_torture-cluster := tests/torture/test_examples.py tests/torture/test_prefix_on_hosts.py
 TORTURE_torture-others := tests/torture $(addprefix --ignore=,$(foreach lane,signals hosts cluster,$(TORTURE_torture-$(lane))))
 
+# PyTorch's own distributed tests, plainly and under ddpnb: hours. ARGS="--limit 30" or "--only barrier": some of them.
+torch-tests: $(VENV)/.torch-tested
+	$(BIN)/python -m tests.harmless.torch_tests $(ARGS)
+
 # Tests that need a GPU, and with several GPUs those that need several (docs/gpu.md). Fails where there is none.
 gpu: $(VENV)/.tested
 	$(BIN)/python -m tests.gpu $(ARGS)
@@ -114,6 +118,10 @@ $(VENV)/.tested: $(VENV)/.installed
 	@echo "Installing what the tests need"
 	@$(PIP_INSTALL) -e ".[test]"
 	@git config diff.ddpnb.textconv "$(BIN)/python -m tests.recordings.text" 2>/dev/null || true
+	@touch $@
+
+$(VENV)/.torch-tested: $(VENV)/.tested
+	@$(PIP_INSTALL) -e ".[torch-tests]"
 	@touch $@
 
 $(VENV)/.documented: $(VENV)/.installed

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 import psutil
 
 from ddpnb.errors import WorldError
-from ddpnb.processes.process_samples import GONE, kernel_status
+from ddpnb.processes.process_samples import GONE, all_processes, kernel_status
 from ddpnb.recorder.protocol import FOLDER
 
 END_S = 20.0  # for processes to end after SIGKILL; one that does not is blocked in the kernel
@@ -109,7 +109,7 @@ def of_folder(folder: str) -> list[int]:
 def _marked(folder: str, rank: int | None = None, spare: Collection[int] = ()) -> Iterator[psutil.Process]:
     """The processes that have these in their environment, but for this one."""
     wanted = {FOLDER: folder} | ({} if rank is None else {"RANK": str(rank)})
-    for process in psutil.process_iter():
+    for process in all_processes():
         with contextlib.suppress(psutil.Error, OSError):  # it has ended, or belongs to another user
             if process.pid == os.getpid() or not wanted.items() <= process.environ().items():
                 continue

@@ -58,6 +58,7 @@ class Folders:
     def _with_room(self, size: int) -> str:
         shared = _shared_place()
         troubles: dict[str, str] = {}
+        limited = False  # by the shell, not by the place
         for base, spare in ((shared, _SPARE), (None, 0), (shared, 0)):
             try:
                 base = base or tempfile.gettempdir()
@@ -71,13 +72,16 @@ class Folders:
                     adopt()
             except OSError as error:
                 troubles[base or "TMPDIR"] = _reason(error)
+                limited = error.errno == errno.EFBIG
                 self.remove()
             else:
                 return folder.path
         reasons = "; ".join(f"{base}: {trouble}" for base, trouble in troubles.items())
         raise LaunchError(
             f"no folder has enough space for the shared files of {size} ranks ({size * _PER_RANK >> 20} MB): {reasons}.",
-            "Give a container more shared memory (docker run --shm-size=2g), or set TMPDIR to a folder of yours with "
+            "This shell limits the size of files: ulimit -f unlimited."
+            if limited
+            else "Give a container more shared memory (docker run --shm-size=2g), or set TMPDIR to a folder of yours with "
             "enough space.",
         )
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import psutil
 
 from ddpnb.model.recording import Activity
+from ddpnb.recorder import protocol
 
 _BUSY_SHARE = 0.05  # of one core, for a process and its children: more counts as computing
 _BUSY_BYTES = 64 << 10  # read or written per second: more counts as computing
@@ -66,7 +68,8 @@ class Sampler:
             if idle and age >= max(_PASS_IDLE_S, 10 * self._took):
                 table = {}
         if not table:
-            table = _process_table()
+            # On a Linux without /proc nothing is known of any: what exists counts as if it waited for a disk, never as idle.
+            table = _process_table() or {pid: (0, "D", 0.0) for pid in wanted if protocol.exists(pid)}
             self._families = _families(wanted, table)
             self._passed_at, self._took = now, time.monotonic() - now
         self._cpu = {pid: self._cpu_of(pid, table) for pid in wanted}
@@ -124,16 +127,24 @@ def kernel_status(pid: int) -> str:
         else:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 letter = file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError, psutil.Error):
+    except psutil.Error:  # also of a Linux without /proc
+        return "S" if protocol.exists(pid) else GONE
+    except (OSError, IndexError):
         return GONE
     return GONE if letter in "ZX" else letter
+
+
+def all_processes(*attributes: list[str]) -> Iterator[psutil.Process]:
+    """Every process that we may see, as ``psutil.process_iter``; none on a Linux without /proc."""
+    with contextlib.suppress(IndexError):  # by which psutil says so
+        yield from psutil.process_iter(*attributes)
 
 
 def _process_table() -> dict[int, Entry]:
     """Every process that we may see."""
     if not os.path.isdir("/proc/self"):
         table: dict[int, Entry] = {}
-        for process in psutil.process_iter(["ppid", "status", "cpu_times"]):
+        for process in all_processes(["ppid", "status", "cpu_times"]):
             times = process.info["cpu_times"]
             if times is not None:
                 letter = _LETTERS.get(process.info["status"], "S")

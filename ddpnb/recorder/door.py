@@ -34,7 +34,7 @@ from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.fence import disagreement
 from ddpnb.recorder.groups import Groups, KnownGroup
-from ddpnb.recorder.hooks import place, say_failed
+from ddpnb.recorder.hooks import hide, place, say_failed
 from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
@@ -231,7 +231,7 @@ class Door:
                 self.detach()
             return result
 
-        return kernel
+        return hide(kernel, below=True)
 
     def _compare(
         self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int, exchange: Signature | None

@@ -29,6 +29,7 @@ from ddpnb.recorder.exceptions import Handled
 from ddpnb.recorder.hooks import Hooks, hide
 from ddpnb.recorder.line_file import LineFile
 from ddpnb.recorder.locks import is_mine
+from ddpnb.recorder.signal_handlers import raise_if_of_handler
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.windows import EVENT_S, RESTART_S, Pace
 
@@ -109,7 +110,9 @@ class Lines(Hooks):
 
     def _free(self) -> None:
         tool, self._tool = self._tool, -1
-        if _MONITORING.get_tool(tool) != _NAME:
+        if _MONITORING.get_tool(tool) is None:  # the program has freed it: its events are still on (until Python 3.14)
+            _MONITORING.use_tool_id(tool, _NAME)
+        elif _MONITORING.get_tool(tool) != _NAME:
             return
         events = _MONITORING.events
         _MONITORING.set_events(tool, 0)
@@ -203,10 +206,17 @@ class Lines(Hooks):
         return line_runs
 
     def fail(self) -> None:
-        super().fail()
+        lost = self._tool >= 0 and _MONITORING.get_tool(self._tool) != _NAME
+        if lost:  # not our failure
+            raise_if_of_handler()
+            self.remove()
+            self._why = "the program has freed the tool of sys.monitoring that ddpnb uses"
+            self._say()
+        else:
+            super().fail()
+            self._why = "a hook of ddpnb failed"
         if self._file is not None:  # what ran from here on is not known: neither is what did not run
             self._file.head[layout.RUN] = 0
-            self._why = "a hook of ddpnb failed"
 
     # -- the user's code
 

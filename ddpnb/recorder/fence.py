@@ -4,6 +4,9 @@ Per group there is one shared file with a row of words for each of the last ``RO
 rank writes its word (number and hash of the signature), then reads the row. Of any two ranks that
 disagree, the later one sees it, since each writes before it reads. No communication, no second
 collective: two memory accesses.
+
+A call that the backend refuses gives its number back to the next one. While one rank has been refused
+more often at a number than another, their calls are not compared: the other may be refused as well.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from ddpnb.recorder.groups import KnownGroup
 
 ROWS = 512
-_SEQ = 0xFFFFFFFF
+_SEQ, _REFUSALS = 0xFFFFFF, 0xFF  # of a number, and of how often it was given back: both are in each word
 _PAIR_ROWS, _MOST = 16, 64  # all_to_alls whose sizes are kept; members of a group whose pairs are compared
 _SIZE, _SEQ_AT = (1 << 48) - 1, 48
 _KNOWN = 1000  # signatures of all_to_alls whose sizes are kept
@@ -54,6 +57,7 @@ class Announcements:
         self._size = size
         self._me = me
         self._pairs: Pairs | None = None  # from the first all_to_all on
+        self._refused: dict[int, int] = {}  # by number: how often this rank has given it back
 
     def announce(self, seq: int, agreed: int, exchange: Signature | None = None) -> list[int]:
         """Announce collective ``seq``; returns the indices of members that announced a different one.
@@ -72,7 +76,7 @@ class Announcements:
 
     def _announce(self, seq: int, agreed: int) -> list[int]:
         start = seq % ROWS * self._size
-        seq &= _SEQ
+        seq = (seq & _SEQ) << 8 | (self._refused.get(seq, 0) & _REFUSALS if self._refused else 0)
         word = seq << 32 | agreed
         words = self._words
         words[start + self._me] = word
@@ -84,7 +88,10 @@ class Announcements:
         return [place for place, other in enumerate(row) if other >> 32 == seq and other != word]
 
     def withdraw(self, seq: int) -> None:
-        """Withdraw the announcement of ``seq``: the call was not made."""
+        """Withdraw the announcement of ``seq``: the call was not made, and the next one has this number."""
+        if len(self._refused) >= ROWS:
+            self._refused.clear()
+        self._refused[seq] = self._refused.get(seq, 0) + 1
         self._words[seq % ROWS * self._size + self._me] = 0
         if self._pairs is not None:
             self._pairs.withdraw(seq)

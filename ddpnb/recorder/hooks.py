@@ -14,7 +14,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -150,6 +150,10 @@ class Hooks:
             self.box.on_new_table.append(functools.partial(self.box.emit, missing))  # in each run
             return
         hook = functools.wraps(original)(wrap(original))
+        if (
+            isinstance(owner, ModuleType) and type(original) is not FunctionType
+        ):  # built in, or a method: defined elsewhere
+            hook.__module__, hook.__qualname__ = owner.__name__, name
         step_over(hook)
         hide(hook)
         _OF_HOOKS[hook] = self._alive, original, name in vars(owner)

@@ -199,7 +199,16 @@ def lives(pid: str) -> bool:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b") ")[2][:1] not in b"ZX"
     except OSError:
-        return False
+        return not os.path.isdir("/proc/self") and exists(int(pid))
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process with this number, or one that nobody has waited for yet: all that is known without /proc."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 class within:  # noqa: N801 (used like a function)

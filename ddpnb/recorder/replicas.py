@@ -173,6 +173,7 @@ class Replicas(Hooks):
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
         of, compiling, failed = self._follow, torch.compiler.is_compiling, self.guarded(self._failed_forward)
+        hide(of, below=True)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:

@@ -93,7 +93,7 @@ class Signatures:
         self._known.append(known)
         tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
         describe = self._describe
-        tensor_type = torch.Tensor
+        tensor_type, strided = torch.Tensor, torch.strided
 
         def read(args: Sequence[Any]) -> Interned:
             tensors = args[tensors_at] if tensors_at is not None else ()
@@ -104,10 +104,11 @@ class Signatures:
             root = args[root_at] if root_at is not None else None
             exchanged = None if outputs_at is None else _exchanged(spec, args)
             key: Any
-            if len(tensors) == 1 and not (only := tensors[0]).is_sparse and only.is_contiguous():
+            only = tensors[0] if len(tensors) == 1 else None
+            if only is not None and only.layout is strided and not only.is_nested and only.is_contiguous():
                 key = (only.shape, only.dtype, only.device, reduce_op, root, exchanged)
             else:
-                key = (tuple((t.shape, t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, exchanged)
+                key = (tuple((_shape(t), t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, exchanged)
             signature = known.get(key)
             if signature is None:
                 signature = describe(spec, tensors, reduce_op, root, exchanged)
@@ -143,7 +144,7 @@ class Signatures:
         text = "|".join(agreed)
         value: dict[str, Any] = {
             "op": spec.name,
-            "shapes": [list(tensor.shape) for tensor in tensors[:64]],
+            "shapes": [list(_shape(tensor)) for tensor in tensors[:64]],
             "dtypes": dtypes,
             "agreed": text if len(text) < 400 else f"{text[:300]}|{zlib.crc32(text.encode())}",
             "device": tensors[0].device.type if len(tensors) else "cpu",
@@ -175,8 +176,17 @@ def _exchanged(spec: OpSpec, args: Sequence[Any]) -> _Exchanged:
     return shapes, None if spec.splits is None else tuple(tuple(args[place]) for place in spec.splits)
 
 
+def _shape(tensor: torch.Tensor) -> Sequence[int]:
+    """A nested tensor has none that is made of numbers."""
+    return () if tensor.is_nested else tensor.shape
+
+
 def _layout(tensor: torch.Tensor) -> str:
-    """Empty for the ordinary layout; elements of other layouts meet in another order."""
+    """Empty for the ordinary layout; elements of other layouts meet in another order. Only the ordinary one has strides."""
     if tensor.is_sparse:
         return "sparse"
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout is not torch.strided:
+        return str(tensor.layout).removeprefix("torch.")
     return "" if tensor.is_contiguous() else f"strides {list(tensor.stride())}"

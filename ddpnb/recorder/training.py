@@ -59,7 +59,7 @@ class Training(Hooks):
         self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
         self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
         self.after(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
-        self.before(torch, "manual_seed", self._seeded)
+        self.before(torch.random, "manual_seed", self._seeded)
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import LateWait
-from ddpnb.recorder.hooks import place
+from ddpnb.recorder.hooks import hide, place
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
 
@@ -86,7 +86,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
         return result
 
     watched_wait.__doc__ = wait.__doc__
-    return watched_wait
+    return hide(watched_wait, below=True)
 
 
 def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door: Door) -> Any:

@@ -1,6 +1,8 @@
-"""What is noted of processes that are no ranks."""
+"""Which processes of a job become ranks, and what is noted of the others."""
 
 from __future__ import annotations
+
+import pickle
 
 import pytest
 import torch.distributed as dist
@@ -31,3 +33,16 @@ def test_a_process_that_waits_for_others_in_init_rpc(size, tmp_path, monkeypatch
     assert rpc.init_rpc is original
     assert seen == [["1 of 2 ranks have joined"] if size == 2 else []]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_waits_for_a_group_is_pickled_by_name():
+    """As an argument of ``mp.spawn``; it is looked up in the module that defines it."""
+    original = dist.init_process_group
+    activation._wait_for_group()
+    try:
+        waits = dist.init_process_group
+        assert waits is not original
+        assert pickle.loads(pickle.dumps(waits)) is waits
+    finally:
+        activation._unhook()
+    assert dist.init_process_group is dist.distributed_c10d.init_process_group is original

@@ -275,13 +275,23 @@ def no_room():
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.usefixtures("no_room")
-def test_no_room_for_the_ranks(shared, make):
+def refuses(number):
+    def allocate(*_):
+        raise OSError(number, os.strerror(number))
+
+    return allocate
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"), [(errno.ENOSPC, ["--shm-size", "TMPDIR"]), (errno.EFBIG, ["ulimit -f unlimited"])]
+)
+def test_no_room_for_the_ranks(shared, make, monkeypatch, number, advice):
+    monkeypatch.setattr(shared_files, "allocate", refuses(number))
     with pytest.raises(
         LaunchError, match=r"no folder has enough space for the shared files of 4 ranks \(\d+ MB\)"
     ) as failed:
         make(4)
-    assert "--shm-size" in failed.value.hint and "TMPDIR" in failed.value.hint
+    assert all(text in failed.value.hint for text in advice)
     assert os.listdir(shared / MINE) == []
 
 

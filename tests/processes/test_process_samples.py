@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from ddpnb.processes import process_samples
@@ -17,6 +18,7 @@ from ddpnb.processes.process_samples import (
     ActivityTracker,
     ProcessSample,
     Sampler,
+    all_processes,
     kernel_status,
     sample,
 )
@@ -146,6 +148,29 @@ def test_the_kernels_status_of_one_process():
         process.kill()
         process.wait()
     assert kernel_status(process.pid) == GONE
+
+
+def test_without_proc_what_exists_is_never_idle(monkeypatch):
+    """On Linux psutil knows nothing then either, and says so by an IndexError."""
+
+    def no_list(*_):
+        yield from "".split(maxsplit=1)[0]
+
+    def no_process(*_):
+        raise psutil.NoSuchProcess(1)
+
+    monkeypatch.setattr(os.path, "isdir", lambda _: False)
+    monkeypatch.setattr(psutil, "process_iter", no_list)
+    monkeypatch.setattr(psutil, "Process", no_process)
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        assert list(all_processes()) == []
+        assert kernel_status(process.pid) == "S"
+        assert looks(monkeypatch, 100.0, 100.5, 120.0, status=sample([process.pid])[process.pid].status).idle_s == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert kernel_status(process.pid) == GONE == sample([process.pid])[process.pid].status
 
 
 def looks(monkeypatch, *times, status="S"):

@@ -430,6 +430,26 @@ def test_where_no_tool_is_free_lines_are_not_recorded(rank):
 
 
 @recorded
+@pytest.mark.parametrize("taken", [True, False], ids=["taken", "free"])
+def test_a_program_that_frees_all_tools_sees_nothing_of_it(rank, capfd, taken):
+    user = rank.module(LOOP)
+    user.train(2, bad=5)
+    sys.monitoring.free_tool_id(4)
+    if taken:
+        sys.monitoring.use_tool_id(4, "the program's")
+    rank.module(LOOP, "later").train(3, bad=1)
+    assert sys.monitoring.get_tool(4) == ("the program's" if taken else None)
+    if taken:
+        sys.monitoring.free_tool_id(4)
+    assert capfd.readouterr().err == "" and rank.executed is None
+    (event,) = rank.events(LinesNotRecorded)
+    assert event.why == "the program has freed the tool of sys.monitoring that ddpnb uses"
+    rank.begin(2)  # it is free again
+    user.train(2, bad=5)
+    assert rank.windows()
+
+
+@recorded
 def test_a_failure_of_the_hook_is_reported_once_and_lines_are_no_longer_recorded(rank, monkeypatch, capfd):
     monkeypatch.setattr(LineFile, "_number", None)  # where lines are new
     user = rank.module(LOOP)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import pickle
 import re
 import sys
 import traceback
@@ -378,6 +379,25 @@ def test_hooks_that_are_gone_hold_nothing(box, owner):
     del hooks
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])
+def test_a_function_in_two_modules_is_pickled(box, monkeypatch, hook):
+    """By its name in the module that defines it, as ``torch.distributed.new_group``; it must be the same object there."""
+    defines, imports = types.ModuleType("defines"), types.ModuleType("imports")
+    exec("def made(): return 7", vars(defines))
+    imports.made = original = defines.made
+    for module in (defines, imports):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    hooks = Watch(box)
+    do = doubled if hook == "replace" else lambda *_: None
+    hooks.install = lambda: getattr(hooks, hook)(defines, "made", do)
+    put_in_place(hooks)
+    assert imports.made is not original
+    assert pickle.loads(pickle.dumps(imports.made)) is imports.made is defines.made
+    hooks.remove()
+    put_in_place()
+    assert imports.made is defines.made is original
 
 
 def test_the_compiler_passes_them_by(box):

@@ -195,6 +195,29 @@ def test_a_wrapper_that_is_compiled_while_its_module_is_looked_for():
     torch._dynamo.reset()
 
 
+@pytest.mark.usefixtures("alone")
+@pytest.mark.filterwarnings("ignore:Guards may run slower")  # of torch, about this version of Python
+def test_the_compiler_compiles_no_function_of_ours(watched):
+    """It looks at each function that is called below a frame which it leaves to Python, as that of the wrapper."""
+    from torch._dynamo.utils import counters
+
+    def compiled():
+        torch._dynamo.reset()
+        counters.clear()
+        model = torch.compile(DDP(Net()), backend="eager")
+        for step in range(3):
+            model(batch(step)).sum().backward()
+        return dict(counters["frames"]), dict(counters["graph_break"])
+
+    compiled()
+    watched.door.open()
+    ours = compiled()
+    watched.door.close()
+    watched.replicas.remove()
+    assert ours == compiled()
+    torch._dynamo.reset()
+
+
 # -- optimizers
 
 

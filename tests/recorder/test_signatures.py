@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from ddpnb.recorder.signatures import OPS, Signatures
@@ -40,3 +41,15 @@ def test_what_an_all_to_all_receives_is_part_of_its_signature():
     read = Signatures(lambda value: len(values.append(value) or values)).reader(OPS["alltoall_"])
     *_, exchange = read([[torch.empty(1), torch.empty(2)], [torch.ones(3), torch.ones(4)]])
     assert (exchange.sends(2), exchange.expects(2)) == ((3, 4), (1, 2))
+
+
+@pytest.mark.filterwarnings("ignore:.*(CSR|nested tensors|Sparse)")
+def test_tensors_without_strides_or_shape_have_a_signature_too():
+    """Gloo and NCCL refuse them: so may they, after us."""
+    parts = [torch.ones(2), torch.ones(3)]
+    odd = [torch.eye(3).to_sparse_csr(), torch.eye(3).to_sparse(), torch.ones(2, 2).to_mkldnn()]
+    odd += [torch.nested.nested_tensor(parts, layout=layout) for layout in (torch.strided, torch.jagged)]
+    values = described(*odd, torch.ones(3, 3))
+    assert [value.get("layout", "") for value in values] == ["sparse_csr", "sparse", "_mkldnn", "nested", ""]
+    assert [value["shapes"] for value in values] == [[[3, 3]], [[3, 3]], [[2, 2]], [[]], [[3, 3]]]
+    assert len({value["agreed"] for value in values}) == 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import pickle
 import random
 from dataclasses import replace
 
@@ -69,6 +71,20 @@ def recorded(box, kind=Event):
     found = BoxReader(box.memory).events()
     assert kind is HooksDetached or not [event for event in found if isinstance(event, HooksDetached)]
     return [replace(e, site=NO_SITE, began_ns=0, ended_ns=0) for e in found if isinstance(e, kind)]
+
+
+@pytest.mark.usefixtures("hooks")
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (torch, "save"), (torch, "load"), (torch, "manual_seed"), (torch, "set_rng_state"), (torch.cuda, "set_rng_state"),
+        (os, "_exit"), (os, "abort"), (os, "kill"), (random, "setstate"),
+    ],
+)  # fmt: skip
+def test_what_is_replaced_is_pickled_by_name(module, name):
+    """As what a spawned process runs. Most are defined in another module, where they must be the same object."""
+    function = getattr(module, name)
+    assert pickle.loads(pickle.dumps(function)) is function
 
 
 def test_what_a_wrapper_is_told_to_leave_alone(box, hooks):

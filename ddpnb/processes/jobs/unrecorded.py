@@ -11,6 +11,7 @@ import psutil
 
 from ddpnb.errors import UsageError
 from ddpnb.processes.jobs.found_job import FoundJob
+from ddpnb.processes.process_samples import all_processes
 from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.recorder import protocol
 
@@ -74,7 +75,7 @@ def unrecorded_jobs() -> list[FoundJob]:
 def _with_rank() -> dict[int, _Process]:
     """The processes that have a rank in their environment, and are none of ddpnb."""
     found: dict[int, _Process] = {}
-    for process in psutil.process_iter():
+    for process in all_processes():
         try:
             environment = process.environ()
             valid = all(environment.get(name, "").isdecimal() for name in ("RANK", "WORLD_SIZE"))

@@ -35,7 +35,7 @@ class InData(FaultHooks):
         self.before(DistributedSampler, "__iter__", self._before_pass)
         self.replace(DistributedSampler, "set_epoch", self._set_epoch)
         self.replace(_BaseDataLoaderIter, "__next__", self._next)
-        self.replace(torch, "manual_seed", self._seed)
+        self.replace(torch.random, "manual_seed", self._seed)
 
     # -- how many batches
 
