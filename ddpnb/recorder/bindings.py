@@ -41,3 +41,10 @@ def _namespaces() -> Iterator[dict[str, Any]]:
         # type(): a stand-in for a module may run code when it is asked for its class.
         if issubclass(type(module), ModuleType) and not own and name != "builtins":
             yield ModuleType.__getattribute__(module, "__dict__")
+
+
+def homes_of_manual_seed() -> list[ModuleType]:
+    """The modules in which ``torch.manual_seed`` stands by itself: the compiler, once it is imported, has one of its own in ``torch``."""
+    import torch
+
+    return [*{id(owner.manual_seed): owner for owner in (torch, torch.random)}.values()]

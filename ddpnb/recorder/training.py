@@ -31,6 +31,7 @@ from ddpnb.model.events.models import (
     SyncBatchNormConverted,
 )
 from ddpnb.model.events.runs import ProcessEnds, SeedSet
+from ddpnb.recorder.bindings import homes_of_manual_seed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_torch_file, is_user_file
@@ -59,7 +60,8 @@ class Training(Hooks):
         self.after(DistributedDataParallel, "_register_builtin_comm_hook", self._builtin_hook)
         self._after_classmethod(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", self._converted)
         self.after(DistributedDataParallel, "_set_params_and_buffers_to_ignore_for_model", self._ignored)
-        self.before(torch.random, "manual_seed", self._seeded)
+        for owner in homes_of_manual_seed():
+            self.before(owner, "manual_seed", self._seeded)
         self.before(torch.nn.Module, "load_state_dict", self._model_loaded)
         self.before(Optimizer, "load_state_dict", self._state_loaded("optimizer"))
         self.before(torch.amp.GradScaler, "load_state_dict", self._state_loaded("scaler"))

@@ -73,7 +73,6 @@ def recorded(box, kind=Event):
     return [replace(e, site=NO_SITE, began_ns=0, ended_ns=0) for e in found if isinstance(e, kind)]
 
 
-@pytest.mark.usefixtures("hooks")
 @pytest.mark.parametrize(
     ("module", "name"),
     [
@@ -81,10 +80,22 @@ def recorded(box, kind=Event):
         (os, "_exit"), (os, "abort"), (os, "kill"), (random, "setstate"),
     ],
 )  # fmt: skip
-def test_what_is_replaced_is_pickled_by_name(module, name):
+def test_what_is_replaced_is_pickled_by_name(box, module, name):
     """As what a spawned process runs. Most are defined in another module, where they must be the same object."""
-    function = getattr(module, name)
-    assert pickle.loads(pickle.dumps(function)) is function
+
+    def is_pickled():
+        function = getattr(module, name)
+        try:
+            return pickle.loads(pickle.dumps(function)) is function
+        except pickle.PicklingError:  # torch.manual_seed, once the compiler has its own
+            return False
+
+    before, replaced = is_pickled(), Training(box)
+    put_in_place(replaced)
+    try:
+        assert is_pickled() >= before  # what is a method of a hidden object even is from then on
+    finally:
+        replaced.remove()
 
 
 def test_what_a_wrapper_is_told_to_leave_alone(box, hooks):

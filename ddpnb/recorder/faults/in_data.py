@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
 from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
 
+from ddpnb.recorder.bindings import homes_of_manual_seed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.faults.torch_hooks import FaultHooks
 
@@ -35,7 +36,8 @@ class InData(FaultHooks):
         self.before(DistributedSampler, "__iter__", self._before_pass)
         self.replace(DistributedSampler, "set_epoch", self._set_epoch)
         self.replace(_BaseDataLoaderIter, "__next__", self._next)
-        self.replace(torch.random, "manual_seed", self._seed)
+        for owner in homes_of_manual_seed():
+            self.replace(owner, "manual_seed", self._seed)
 
     # -- how many batches
 
