@@ -48,7 +48,7 @@ def launch(
         devices: CUDA devices to use, in rank order.
         fence: what to do when ranks issue mismatched collectives: ``raise``, ``warn`` or ``off`` (no check).
         patience: seconds that a rank may be blocked outside any collective before a warning says so.
-        end_after_patience: it is a hang then, although the rank may still go on: for tests, and where nobody watches.
+        end_after_patience: it is a hang then, although the rank may still continue: for tests, and where nobody watches.
         debug: set the debugging variables of torch and NCCL that are safe for the backend.
         port: MASTER_PORT; by default a free port, chosen for each run.
         timeout: seconds to wait for all ranks to start.

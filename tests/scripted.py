@@ -129,14 +129,14 @@ class ScriptedWorld:
     def release(self):
         self._hangs = False
 
-    def run(self, probe, stream):
+    def run(self, probe, stream, end_after_patience):
         ranks = [StandIn(rank) for rank in range(self.size)]
         for rank in ranks:
             getattr(self._module, "state", {}).clear()
             with mock.patch.object(self._module, "dist", rank), mock.patch.object(components, "forget_loaded"):
                 probe()
         recording = recording_of(ranks)
-        diagnosis = diagnose(recording)
+        diagnosis = diagnose(recording, end_after_patience=end_after_patience)
         self._hangs = diagnosis.outcome == "hang"
         run = SimpleNamespace(
             diagnosis=diagnosis, outcome=diagnosis.outcome, exit_status=3 if self._hangs else 0, recording=recording

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--end-after-patience", action="store_true",
         help="end the job also for a finding that is not proven: a rank that has been blocked for --patience seconds, and may "
-        "still go on (for CI)",
+        "still continue (for CI)",
     )  # fmt: skip
     parser.add_argument(
         "--fence",

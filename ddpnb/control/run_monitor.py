@@ -13,20 +13,19 @@ from dataclasses import replace
 from typing import Any, TextIO
 
 from ddpnb import arguments
-from ddpnb.diagnosis import unproven
+from ddpnb.control.warnings import Warnings
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import FaultMissed
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Process, Recording
 from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.watchdog import Watchdog
 from ddpnb.processes.rank_processes import Answer, RankProcesses
-from ddpnb.render.text import relative
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
 _PASS_ON_S = 1.0  # after which they get the signal in any case
@@ -47,7 +46,7 @@ class RunMonitor:
         stream_limit: bytes after which the copy stops; None: never.
         launch_s: how long the launch took.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
-        end_after_patience: a finding that only patience supports is a hang; else it is a warning, and the run goes on.
+        end_after_patience: a finding that only patience supports is a hang; else it is a warning, and the run continues.
         say: shows a warning; None: in the stream.
         interrupt: what Ctrl-C does while the outcome is awaited; None: raise KeyboardInterrupt.
         logs_are_removed: with the World.
@@ -93,6 +92,7 @@ class RunMonitor:
         self._stopping = threading.Event()
         self._launch_s = launch_s
         self._kept = None if logs_are_removed else log_dir  # where the logs outlive the World
+        self._warnings = Warnings(say if say is not None else self._stream.say)
         self._watchdog = Watchdog(
             processes,
             self.observer,
@@ -103,12 +103,10 @@ class RunMonitor:
             patience=patience,
             leave_after_crash=leave_after_crash,
             end_after_patience=end_after_patience,
-            warn=self._warn,
-            withdraw=self._withdraw,
+            warn=self._warnings.warn,
+            withdraw=self._warnings.withdraw,
         )
         self._end_after_patience = end_after_patience
-        self._say = say if say is not None else self._stream.say
-        self._warnings: list[Finding] = []  # that were told while the run went on
         self._interrupt = interrupt
         self._released = False
         self._began = time.monotonic()
@@ -163,9 +161,8 @@ class RunMonitor:
 
     @property
     def warned(self) -> Diagnosis | None:
-        """The warnings that stand while the run goes on; None: there is none."""
-        standing = tuple(warning for warning in self._warnings if not warning.withdrawn)
-        return Diagnosis(findings=standing) if standing and self.diagnosis is None else None
+        """The warnings that stand while the run continues; None: there is none."""
+        return self._warnings.standing() if self.diagnosis is None else None
 
     def await_outcome(self, timeout: float | None = None) -> None:
         """Wait until the outcome is known or cannot be known."""
@@ -264,17 +261,6 @@ class RunMonitor:
 
     # -- the thread
 
-    def _warn(self, recording: Recording, finding: Finding) -> None:
-        self._warnings.append(finding)
-        self._say(f"warning: {relative(unproven.sentence(recording, finding))}.")
-
-    def _withdraw(self, finding: Finding, after_s: float) -> None:
-        ranks = finding.culprits or finding.waiting
-        went_on = f"{phrases.ranks(ranks)} went on after {after_s:.0f} s"
-        told = replace(finding, withdrawn=True, evidence=(*finding.evidence, f"Withdrawn: {went_on}."))
-        self._warnings = [told if known is finding else known for known in self._warnings]
-        self._say(f"{went_on}: the warning is withdrawn.")
-
     def settle(self, *, released: bool = False) -> None:
         """Fix the diagnosis now: ranks of this run are about to be restarted or released."""
         self.stop_watching()
@@ -326,9 +312,7 @@ class RunMonitor:
         timing = {"launch_s": self._launch_s, "run_s": now - self._began}
         timing["diagnosis_s"] = max(0.0, now - since_ns * 1e-9) if since_ns else 0.0
         found = diagnose(recording, self.patience, end_after_patience=self._end_after_patience)
-        known = {(finding.code, finding.culprits) for finding in found.findings}
-        told = tuple(warning for warning in self._warnings if (warning.code, warning.culprits) not in known)
-        return replace(found, findings=(*found.findings, *told), timing=timing)
+        return replace(self._warnings.added_to(found), timing=timing)
 
 
 def _before(recording: Recording, since_ns: int) -> Recording:

@@ -48,7 +48,7 @@ _NOBODY_WAITS = 3
 def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_patience: bool = False) -> Diagnosis:
     """What is wrong, which ranks are at fault, and the evidence for it.
 
-    What follows only from how long ranks have been blocked is no proof, since they may go on: it is a warning.
+    What follows only from how long ranks have been blocked is no proof, since they may continue: it is a warning.
 
     Args:
         recording: of ``World.snapshot()``, of a run, loaded from a file, or written by hand.

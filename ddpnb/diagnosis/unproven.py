@@ -1,4 +1,4 @@
-"""What only patience supports: ranks that have been blocked for long, and may go on. It is told as a warning.
+"""What only patience supports: ranks that have been blocked for long, and may continue. That is a warning.
 
 A finding is proven if the ranks that it names can never continue, whatever time passes. So the rules are asked twice: with
 the given patience, and with one without end. What only the first answer holds is not proven.
@@ -18,7 +18,7 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import RankRecord, Recording
 
 _OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
-ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always go on
+ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always continue
 
 
 def warned(recording: Recording, found: Diagnosis, proven: Diagnosis) -> Diagnosis:

@@ -71,7 +71,7 @@ class DdpMagics(Magics):
     @argument("--patience", type=float, default=10.0, metavar="S",
               help="seconds that a rank may be blocked outside any collective before a warning says so (default: 10)")  # fmt: skip
     @argument(
-        "--end-after-patience", action="store_true", help="report it as a hang, although the rank may still go on"
+        "--end-after-patience", action="store_true", help="report it as a hang, although the rank may still continue"
     )
     @argument("--devices", type=arguments.ranks, metavar="0,1", help="CUDA devices to use, in rank order")
     @argument("--debug", action="store_true", help="set the debugging variables of torch and NCCL that are safe")

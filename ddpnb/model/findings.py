@@ -83,7 +83,7 @@ class Finding:
     ``likely``: the code or a culprit had to be inferred, for example from source text or from names.
 
     ``moments``: (rank, ns): when each rank was at the point where the finding shows. ``withdrawn``: a warning whose ranks have
-    gone on. Not part of its JSON.
+    continued. Not part of its JSON.
     """
 
     type: FindingType
@@ -122,7 +122,7 @@ class Finding:
 
     @property
     def unproven(self) -> bool:
-        """Whether it is a warning since ranks may still go on: only how long they have been blocked supports it."""
+        """Whether it is a warning since ranks may still continue: only how long they have been blocked supports it."""
         return self.severity == "warning" and self.certainty == "timed"
 
     @property

@@ -40,8 +40,8 @@ class Watchdog:
         patience: seconds that a rank may be blocked outside any collective.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
         end_after_patience: a finding that only patience supports is an outcome too.
-        warn: told of each such finding once, with the Recording that it is from, if it is none.
-        withdraw: told of one whose ranks have gone on, after how many seconds.
+        warn: called with each such finding once, and the Recording that it is from, if it is none.
+        withdraw: called with one whose ranks have continued, and after how many seconds.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ def oom_kills(groups: Sequence[str] = ()) -> dict[str, int]:
 
 
 def _kills_in(folder: str) -> int | None:
-    counts = (_named(folder, name).get("oom_kill") for name in ("memory.events", "memory.oom_control"))
-    return next((count for count in counts if count is not None), None)
+    # Of version 2: those of version 1 leave out what happens in groups below, into which a rank may have moved.
+    return _named(folder, "memory.events").get("oom_kill")
 
 
 def _memory() -> dict[str, int]:

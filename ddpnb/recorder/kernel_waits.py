@@ -111,7 +111,7 @@ _HARMLESS = (
 
 
 def waits_for_itself(pid: int) -> bool:
-    """Whether a process can never go on: its only thread waits, without a time-out, for a lock in its own memory.
+    """Whether a process can never continue: its only thread waits, without a time-out, for a lock in its own memory.
 
     So it is in a forked process with a lock that another thread of its parent held. Another thread could release the lock,
     and a handler of a signal.

@@ -82,7 +82,7 @@ def _relative(name: str, args: list[int]) -> float | None:
     value = args[place]
     if name == "select" or value > 1 << 32:  # of ppoll too it is a pointer
         return _moment(value)
-    return value * 1e-3 if value < 1 << 31 else None  # below 0: for ever
+    return value * 1e-3 if value < 1 << 31 else None  # below 0: without end
 
 
 def _voluntary_switches() -> int:

@@ -143,7 +143,9 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if not diagnosis.settled and diagnosis.outcome == "ok":
         warned = any(finding.unproven and not finding.withdrawn for finding in diagnosis.findings)
         return (
-            "running: ranks have not moved for long, and may go on" if warned else "running: no problems found so far"
+            "running: ranks have not moved for long, and may continue"
+            if warned
+            else "running: no problems found so far"
         )
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
         return "ended: the exit status of some ranks is not known"

@@ -394,11 +394,11 @@ def test_what_is_not_proven_ends_nothing(tmp_path, cli):
     assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
     warned, withdrawn = (line for line in done.stderr.splitlines() if line.startswith("ddpnb:"))
     assert "warning: rank 1 has waited" in warned and "in subprocess.run (a child process)" in warned
-    assert warned.endswith("rank 0 waits for it; not proven.") and "rank 1 went on after" in withdrawn
+    assert warned.endswith("rank 0 waits for it; not proven.") and "rank 1 continued after" in withdrawn
     verdict = json.loads((tmp_path / "v.json").read_text())
     (finding,) = verdict["findings"]
     assert (verdict["outcome"], finding["code"], finding["severity"]) == ("ok", "DDP313", "warning")
-    assert finding["evidence"][-1].startswith("Withdrawn: rank 1 went on after")
+    assert finding["evidence"][-1].startswith("Withdrawn: rank 1 continued after")
 
 
 @pytest.mark.full

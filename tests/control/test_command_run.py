@@ -28,7 +28,7 @@ class Processes:
 
 
 def watch(diagnosis, endings=None, living=(0, 1), patience=60.0):
-    group = GroupWatch(Processes(set(living)), patience)
+    group = GroupWatch(Processes(set(living)), patience, end_after_patience=False)
     known = threading.Event()
     known.set()
     observer = SimpleNamespace(ending=(endings or {}).get)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
 import queue
 import select
+import selectors
 import socket
 import sys
 import threading
@@ -23,7 +23,7 @@ WITH_TIMEOUT = {
     "sleep": time.sleep,
     "event": lambda seconds: threading.Event().wait(seconds),
     "queue": lambda seconds: pytest.raises(queue.Empty, queue.Queue().get, timeout=seconds),
-    "asyncio": lambda seconds: asyncio.run(asyncio.sleep(seconds)),
+    "selectors": lambda seconds: selectors.DefaultSelector().select(seconds),  # as an event loop does
     "select": lambda seconds: select.select([os.pipe()[0]], [], [], seconds),
     "connection": CONNECTED[0].poll,
 }

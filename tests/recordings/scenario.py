@@ -163,6 +163,11 @@ def _facts(diagnosis: Diagnosis) -> list[Any]:
     ]  # fmt: skip
 
 
+def _own(recording: Recording) -> dict[str, str]:
+    """The text of the project's files that the ranks ran."""
+    return {file: source for file, source in recording.sources.items() if file.startswith("/project/")}
+
+
 def _told(recording: Recording, patience: float) -> tuple[str, list[Any]]:
     diagnosis = diagnosed(recording, patience)
     return diagnosis.outcome, _facts(diagnosis)
@@ -180,7 +185,11 @@ def _write(name: str, recording: Recording, patience: float) -> None:
     expected = path.with_suffix(".json")
     if path.exists() and expected.exists():
         kept = recording_file.load(path)
-        if kinds(kept) == kinds(recording) and _told(kept, patience) == _told(recording, patience):
+        if (
+            _own(kept) == _own(recording)
+            and kinds(kept) == kinds(recording)
+            and _told(kept, patience) == _told(recording, patience)
+        ):
             return
     path.parent.mkdir(parents=True, exist_ok=True)
     recording.save(path)

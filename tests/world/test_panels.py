@@ -163,10 +163,10 @@ def test_a_warning_stands_while_the_run_goes_on(desk, tmp_path):
     )
     desk.does("run", script=str(waits), arguments="")
     desk.sees(desk.dashboard.card, "DDP313")
-    assert "may go on" in desk.dashboard.card.text and desk.world.last_run.outcome == "running"
+    assert "may continue" in desk.dashboard.card.text and desk.world.last_run.outcome == "running"
     (tmp_path / "fifo").write_text("")
     desk.is_at("last run: OK")
-    desk.until(lambda: "Withdrawn: rank 1 went on" in desk.dashboard.card.text)
+    desk.until(lambda: "Withdrawn: rank 1 continued" in desk.dashboard.card.text)
     runs.terms = kept
 
 

@@ -94,7 +94,7 @@ def finding(
         if not standing.record.process.answered and standing.state is RankState.BLOCKED:
             evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
         if standing.never:
-            evidence.append(f"It can never go on: {standing.never}.")
+            evidence.append(f"It can never continue: {standing.never}.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
     failed = {rank: standings[rank].record.events(ThreadFailed)[:_THREADS] for rank in culprits}

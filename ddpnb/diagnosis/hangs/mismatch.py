@@ -28,7 +28,7 @@ def first_mismatch(recording: Recording) -> Collective | None:
 
 
 def expected(recording: Recording, collective: Collective) -> bool:
-    """Whether the calls raised an exception, the program caught that, and all its ranks have gone on since."""
+    """Whether the calls raised an exception, the program caught that, and all its ranks have continued since."""
     return any(call.state in _RAISED for call in collective.calls.values()) and all(
         _went_on(recording.ranks[rank], call) for rank, call in collective.calls.items()
     )
@@ -39,7 +39,7 @@ def was_expected(recording: Recording) -> list[Finding]:
     first = min((c for c in _mismatches(recording) if expected(recording, c)), key=_began, default=None)
     if first is None:
         return []
-    caught = "The program caught the exception of its call, and all ranks went on."
+    caught = "The program caught the exception of its call, and all ranks continued."
     found = _different_calls(recording, first)
     return [replace(found, severity="note", evidence=(caught, *found.evidence))]
 

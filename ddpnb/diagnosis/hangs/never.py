@@ -1,4 +1,4 @@
-"""Ranks that are blocked outside any collective, and can never go on: what they wait for cannot come any more.
+"""Ranks that are blocked outside any collective, and can never continue: what they wait for cannot come any more.
 
 A proof needs all that could end the wait. For a file lock these are the processes that hold it; for a worker of the rank, the
 worker itself. Of locks and queues within a process nothing is proven: any thread may still use them.
@@ -20,7 +20,7 @@ _PROVEN = float("inf")  # as patience
 
 
 def marked(recording: Recording, standings: Mapping[int, Standing]) -> dict[int, Standing]:
-    """The standings, where those ranks say why they can never go on."""
+    """The standings, where those ranks say why they can never continue."""
     found = {
         rank: replace(one, never=why)
         for rank, one in standings.items()
@@ -31,7 +31,7 @@ def marked(recording: Recording, standings: Mapping[int, Standing]) -> dict[int,
 
 
 def _held_up(recording: Recording, standings: Mapping[int, Standing]) -> dict[int, Standing]:
-    """The ranks whose file lock is held by ranks that can never go on either, since they wait for these in turn."""
+    """The ranks whose file lock is held by ranks that can never continue either, since they wait for these in turn."""
     by = {
         rank: one.record.process.held_up_by
         for rank, one in standings.items()

@@ -29,7 +29,7 @@ class Standing:
     site: Site = NO_SITE
     held: Call | None = None
     function: str = ""
-    never: str = ""  # why a rank that is blocked outside any collective can never go on
+    never: str = ""  # why a rank that is blocked outside any collective can never continue
 
     @property
     def reported(self) -> bool:

@@ -33,10 +33,10 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(rank)
     loader = DataLoader(Rows(), batch_size=4, num_workers=1, shuffle=True, multiprocessing_context="fork")
-    model = DistributedDataParallel(nn.Linear(6, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     if rank == dist.get_world_size() - 1:
         threading.Thread(target=write_statistics).start()
+    model = DistributedDataParallel(nn.Linear(6, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     for x, y in loader:
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()

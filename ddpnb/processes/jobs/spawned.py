@@ -132,7 +132,8 @@ class SpawnedProcesses(JobProcesses):
         return known if known is not None and known.pid == self.pid(rank) else None
 
     def pid(self, rank: int) -> int:
-        return self._children[rank].pid
+        child = self._children.get(rank)
+        return child.pid if child is not None else 0
 
     def device(self, rank: int) -> str:
         return self._devices[rank]

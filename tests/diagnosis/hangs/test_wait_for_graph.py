@@ -100,7 +100,7 @@ def test_a_root_outside_of_the_group_is_unknown_so_all_are_needed(root):
     assert certain(recording, 0) == {1, 2, 3}
 
 
-# -- who can never go on
+# -- who can never continue
 
 
 def test_a_straggler_keeps_everybody_alive():

@@ -1,0 +1,47 @@
+"""The warnings of a run that continues: printed once each, kept for the diagnosis, withdrawn when the ranks continue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ddpnb.diagnosis import unproven
+from ddpnb.model import phrases
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.recording import Recording
+from ddpnb.render.text import relative
+
+
+class Warnings:
+    """What was found of a run and is not proven.
+
+    Args:
+        say: prints a line.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._given: list[Finding] = []
+
+    def warn(self, recording: Recording, finding: Finding) -> None:
+        """Print a finding that is not proven."""
+        self._given.append(finding)
+        self._say(f"warning: {relative(unproven.sentence(recording, finding))}.")
+
+    def withdraw(self, finding: Finding, after_s: float) -> None:
+        """Print that the ranks of a finding have continued after so many seconds."""
+        continued = f"{phrases.ranks(finding.culprits or finding.waiting)} continued after {after_s:.0f} s"
+        withdrawn = replace(finding, withdrawn=True, evidence=(*finding.evidence, f"Withdrawn: {continued}."))
+        self._given = [withdrawn if known is finding else known for known in self._given]
+        self._say(f"{continued}: the warning is withdrawn.")
+
+    def standing(self) -> Diagnosis | None:
+        """Those that are not withdrawn; None: there is none."""
+        standing = tuple(warning for warning in self._given if not warning.withdrawn)
+        return Diagnosis(findings=standing) if standing else None
+
+    def added_to(self, diagnosis: Diagnosis) -> Diagnosis:
+        """A diagnosis of the run with the warnings that it does not have itself."""
+        known = {(finding.code, finding.culprits) for finding in diagnosis.findings}
+        more = tuple(warning for warning in self._given if (warning.code, warning.culprits) not in known)
+        return replace(diagnosis, findings=(*diagnosis.findings, *more))
