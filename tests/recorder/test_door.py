@@ -235,7 +235,7 @@ def test_the_members_of_a_group_may_come_from_an_iterator(run):
 def test_no_tensor_is_kept_alive(run):
     """After a wait the door holds nothing: memory use stays the user's own."""
     found, _ = run("""
-        import gc, weakref
+        import gc, time, weakref
         class Marked(torch.Tensor): pass
         alive = []
         for asynchronous in (False, True):
