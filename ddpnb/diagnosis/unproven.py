@@ -15,9 +15,11 @@ from ddpnb.diagnosis.outcome import outcome_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 _OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
+_ELSEWHERE = (RankState.BLOCKED, RankState.UNRESPONSIVE)
 ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always continue
 
 
@@ -62,7 +64,7 @@ def sentence(recording: Recording, finding: Finding) -> str:
     """
     ranks = list(finding.culprits)
     standing = standings(recording)
-    if not ranks or any(rank not in standing or standing[rank].call is not None for rank in ranks):
+    if not ranks or any(rank not in standing or standing[rank].state not in _ELSEWHERE for rank in ranks):
         return f"{finding.summary.rstrip('.')}; not proven"
     first = standing[ranks[0]]
     within = _called(first.record)
