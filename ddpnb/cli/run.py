@@ -258,7 +258,9 @@ def report(
     status = save(diagnosis, arguments.json, status)
     status = save(run.recording if run is not None else None, arguments.save, status)
     kept = arguments.keep and diagnosis.outcome == "hang"
-    if not kept:
+    if kept:
+        job.keep()
+    else:
         job.close()
     with suppress(OSError, ValueError):
         told = [finding for finding in diagnosis.findings if not finding.withdrawn]  # these have been shown

@@ -162,7 +162,8 @@ class CommandRun:
         with ExitStack() as undo:
             self._folders = Folders(0)
             undo.callback(self._folders.remove)
-            undo.callback(KeptConnections(self._folders.memory).close)
+            self._connections = KeptConnections(self._folders.memory)
+            undo.callback(self._connections.close)
             given = os.environ if environment is None else environment
             recorded = injected(given, self._folders.memory, fence, backend)
             output = subprocess.PIPE if log_dir is not None else None
@@ -293,6 +294,10 @@ class CommandRun:
             if process.pid not in self._said:
                 self._said.add(process.pid)
                 _say(f"{process}.")
+
+    def keep(self) -> None:
+        """Leave a job that hangs as it is, until it ends."""
+        self._connections.keep()
 
     def wait_for_end(self) -> None:
         """Wait until the command has ended."""

@@ -137,6 +137,10 @@ class PlainRun:
     def own_status(self) -> None:
         """There is none, as of torchrun: the signal has ended the job, also where all ranks end with status 0."""
 
+    def keep(self) -> None:
+        """Leave ranks that hang as they are, until they end."""
+        self.processes.keep_connections()
+
     def wait_for_end(self) -> None:
         """Wait until all processes have ended."""
         while any(self.processes.exit_status(rank) is None for rank in self.run.endings):

@@ -88,13 +88,13 @@ def run(cli, job, *command, options=()):
     return done, json.loads(path.read_text()) if path.exists() else None
 
 
-def wait_for_job(process):
-    """The job below this process, once both ranks are there."""
+def wait_for_job(process, ranks=frozenset({0, 1})):
+    """The job below this process, once these ranks are there."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
         below = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
         for found in all_jobs():
-            if len(found.ranks) == 2 and below >= {*found.ranks.values()}:
+            if ranks <= found.ranks.keys() and below >= {*found.ranks.values()}:
                 return found
         time.sleep(0.1)
     process.kill()  # else its output has no end

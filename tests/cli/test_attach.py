@@ -29,7 +29,7 @@ from tests.cli.jobs import TORCHRUN, end, spawn, wait_for_job
 def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
     process = begin("run", "--keep", "--", *launcher, cwd=job)
     try:
-        found = wait_for_job(process)
+        found = wait_for_job(process, {0})  # rank 1 ends soon
         assert found.folder in cli("attach").stdout
         with package.attach(process.pid) as attached:
             attached.run.wait(60)

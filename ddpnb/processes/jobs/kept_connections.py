@@ -61,7 +61,7 @@ class KeptConnections:
     def __init__(self, job: str) -> None:
         self._job = job
         self._kept: list[_Kept] = []
-        self._closed = False
+        self._closed = self._until_closed = False
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._follow, name="ddpnb connections", daemon=True)
         with suppress(OSError):
@@ -75,6 +75,10 @@ class KeptConnections:
         """Whether connections are kept."""
         return bool(self._kept)
 
+    def keep(self) -> None:
+        """From now on keep them until ``close()``: a job that hangs is left as it is."""
+        self._until_closed = True
+
     def _follow(self) -> None:
         ready = select.poll()
         ready.register(self._listening, select.POLLIN)
@@ -83,7 +87,7 @@ class KeptConnections:
             with suppress(Exception):  # what comes may be anything
                 if events and not self._closed:
                     self._take(self._listening.accept()[0])
-            for one in [one for one in self._kept if one.is_over]:
+            for one in [one for one in self._kept if one.is_over and not self._until_closed]:
                 self._kept.remove(one)
                 _close(one.sockets)
 

@@ -131,6 +131,10 @@ class SpawnedProcesses(JobProcesses):
         known = super().identity(rank)
         return known if known is not None and known.pid == self.pid(rank) else None
 
+    def keep_connections(self) -> None:
+        """Keep the connections of ranks that have ended until ``stop()``."""
+        self._kept.keep()
+
     def pid(self, rank: int) -> int:
         child = self._children.get(rank)
         return child.pid if child is not None else 0
