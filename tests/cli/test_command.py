@@ -188,10 +188,8 @@ def test_ranks_that_their_parent_ends(job, cli, how, status):
     assert ("may have sent the signal" in done.stderr) == bool(status and how != "exit1")
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "status"),
-    [("raise", "well", 0), pytest.param("raise", "kill", 1, marks=pytest.mark.full)],
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("first", "second", "status"), [("raise", "well", 0), ("raise", "kill", 1)])
 def test_an_attempt_that_fails_before_another(job, cli, first, second, status):
     """The status and the outcome are those of the last one; that the first one failed, and why, is a note."""
     commands = [" ".join(spawn(mode)) for mode in (first, second)]
