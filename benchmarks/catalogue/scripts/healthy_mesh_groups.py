@@ -81,7 +81,6 @@ def main():
     for _ in range(3):
         summa_step(grid, rows, cols)
     pair = pairs(rank)
-    leaders(rank, world)
     scratch_groups(rank, world)
     # unequal amounts of work in the pairs: (0, 1) talk once, (2, 3) three times
     for _ in range(1 + rank // 2 * 2):
@@ -90,6 +89,7 @@ def main():
     t = torch.tensor([1.0 + rank])
     dist.all_reduce(t, op=dist.ReduceOp.MAX, group=mesh["tp"].get_group())
     assert t.item() == 1 + grid.r * cols + cols - 1
+    leaders(rank, world)  # last: torch counts the groups of each rank, and names later ones by the count
     dist.barrier()
     time.sleep(0.3)
     dist.destroy_process_group()

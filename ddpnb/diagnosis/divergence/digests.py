@@ -265,6 +265,23 @@ def last_agreed(recording: Recording, found: Difference) -> int | None:
     return latest
 
 
+def agree_again(recording: Recording, found: Difference) -> int | None:
+    """The optimizer step after which all ranks held the same in these parts again, if they do at the last check.
+
+    Code may leave the common values for a moment and come back, as sharpness-aware steps do.
+    """
+    later = [
+        samples
+        for samples in by_turn(recording, found.model, "updated").values()
+        if samples.keys() == found.samples.keys()
+        and all(sample.at_ns > found.samples[rank].at_ns for rank, sample in samples.items())
+        and all(unit in sample.digests for unit in found.units for sample in samples.values())
+    ]
+    if not later or differing(later[-1], found.units):
+        return None
+    return next(max(s.step for s in samples.values()) for samples in later if not differing(samples, found.units))
+
+
 def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
     return tuple(sample.digests[unit].hash for unit in units if unit in sample.digests)
 

@@ -259,6 +259,8 @@ def _overlapping(recording: Recording, number: int, model: Model) -> Finding | N
         ranks,
         ["No rank saw a batch twice: each rank splits the same data in a different order."],
         "Put the data in the same order on all ranks before splitting it: sort it, or shuffle with one seed "
-        "(random.Random(seed).shuffle(names)).",
+        "(random.Random(seed).shuffle(names)). If each rank is meant to see all of the data, in an order of its own, "
+        "nothing is wrong.",
+        severity="warning",
         certainty="likely",
     )

@@ -9,12 +9,14 @@ script changed them in between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ddpnb.diagnosis.divergence.between_runs import differ_since, is_of_earlier_run
 from ddpnb.diagnosis.divergence.builder import finding_of, how_far, placed, since_steps
 from ddpnb.diagnosis.divergence.digests import (
     Difference,
     Past,
+    agree_again,
     by_turn,
     comparable,
     differing,
@@ -28,7 +30,7 @@ from ddpnb.diagnosis.divergence.digests import (
 )
 from ddpnb.diagnosis.divergence.manual_replicas import by_hand
 from ddpnb.diagnosis.divergence.optimizers import SCALING_DIFFERS, other_update, scaler_differs
-from ddpnb.diagnosis.divergence.parameter_edit import REPLICA_DRIFT, edited, holding
+from ddpnb.diagnosis.divergence.parameter_edit import PARTIAL_LOAD, REPLICA_DRIFT, edited, holding
 from ddpnb.diagnosis.divergence.settings import hyper_differ
 from ddpnb.diagnosis.divergence.synchronisation import (
     averages_itself,
@@ -127,7 +129,7 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
     if found is None:
         return None
     if found.kind == "forward":
-        return edited(recording, model, found)
+        return _unless_for_a_moment(recording, found, edited(recording, model, found))
     if found.kind == "gradients":
         return _gradients(recording, model, found)
     if found.turn == 1 and is_of_earlier_run(model):
@@ -143,6 +145,22 @@ def _drifted(recording: Recording, model: Model, found: Difference | None) -> Fi
     if any(looked.isdisjoint(side) for side in found.sides):  # that the gradients agreed is not known
         return _in_between(recording, model, found)
     return other_update(recording, model, found)
+
+
+def _unless_for_a_moment(recording: Recording, found: Difference, finding: Finding) -> Finding:
+    """A note where the ranks hold the same again at the next optimizer step: they may have parted on purpose."""
+    step = agree_again(recording, found) if finding.type in (REPLICA_DRIFT, PARTIAL_LOAD) else None
+    if step is None:
+        return finding
+    everybody = phrases.ranks(sorted(found.samples), True)
+    return replace(
+        finding,
+        severity="note",
+        summary=f"{everybody} computed forward {found.turn} with different parameters: {', '.join(found.tensors[:3])}"
+        f"{' ...' if len(found.tensors) > 3 else ''}. After optimizer step {step} they hold the same again.",
+        remedy="If the ranks part on purpose and come back before each step, as for a sharpness-aware step, nothing is "
+        f"wrong. Otherwise: {finding.remedy[0].lower()}{finding.remedy[1:]}",
+    )
 
 
 def _in_between(recording: Recording, model: Model, found: Difference) -> Finding:

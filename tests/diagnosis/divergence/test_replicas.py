@@ -160,6 +160,21 @@ def test_all_ranks_edited_each_in_its_own_way():
     assert found.summary.startswith("Ranks 0-3 hold different parameters")  # there are no others
 
 
+def test_ranks_that_part_for_a_moment_and_come_back_before_the_step_are_a_note():
+    """As sharpness-aware steps do: each rank computes a forward at a point of its own, and returns."""
+    def climbs(rank):
+        rank.forward(STEP).backward(STEP)
+        own = {WEIGHT: 90 + rank.rank, BIAS: 80 + rank.rank}
+        rank.forward(STEP, odd=own).backward(STEP).gradients(STEP).updated(STEP)
+
+    (found,) = replicas.find(trained(climbs, culprits=(0, 1, 2, 3)))
+    assert (found.code, found.severity) == ("DDP405", "note")
+    assert found.summary.startswith("Ranks 0-3 computed forward 4 with different parameters: ")
+    assert found.summary.endswith("After optimizer step 3 they hold the same again.")
+    assert "nothing is wrong" in found.remedy
+    assert diagnose(trained(climbs, culprits=(0, 1, 2, 3))).outcome == "ok"
+
+
 def test_parameters_that_change_without_any_optimizer_are_not_said_to_change_after_its_step():
     ranks = [Rank(n, 2).wraps(at=WRAPPED).forward(STEP).backward(STEP) for n in range(2)]
     for rank in ranks:
