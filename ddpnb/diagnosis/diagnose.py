@@ -17,6 +17,7 @@ from ddpnb.diagnosis.hangs import (
     mismatch,
     missing_calls,
     never,
+    new_groups,
     stacks_alone,
     startup,
     stores,
@@ -232,6 +233,8 @@ def _findings(
     if not failures:
         apart = startup.unreachable(recording, standing, found_waits, patience) or stores.apart(standing, patience)
         failures = [apart] if apart is not None else _all_idle(standing, found_waits, patience)
+        shared = new_groups.of_one_name(recording, standing, patience)
+        failures += [shared] if shared is not None else []
     found = _with_silent(recording, standing, held, patience, failures)
     return (
         found

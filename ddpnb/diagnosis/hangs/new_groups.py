@@ -1,23 +1,28 @@
-"""Ranks that are blocked in new_group, because others do not make the same group."""
+"""Groups that some ranks made and others did not: ranks are blocked in new_group, or groups share a name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from ddpnb.diagnosis import hints
-from ddpnb.diagnosis.divergence.digests import Split
+from ddpnb.diagnosis.divergence.digests import Split, split
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
-from ddpnb.diagnosis.places import where
+from ddpnb.diagnosis.places import known, where
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
-from ddpnb.model.events.startup import NewGroup
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
+_OF_GROUPS = "Call new_group on every rank, members or not, with the same lists in the same order."
+_OF_MESHES = (
+    "Make each DeviceMesh on all ranks, members or not: one over all of them, of which each rank takes its part "
+    '(mesh["dp"]), or the same ones in the same order.'
+)
 _NOW = 1 << 63
 _LISTED = 4  # groups of a rank that are spelled out
 
@@ -75,15 +80,57 @@ def not_made(
             *(_where_made(standings, held, turn) if odd else where(standings, held)),
         ),
         (*evidence, *phrases.undecided(() if culprits else sides)),
-        "Make each DeviceMesh on all ranks, members or not: one over all of them, of which each rank takes its part "
-        '(mesh["dp"]), or the same ones in the same order.'
-        if mesh
-        else "Call new_group on every rank, members or not, with the same lists in the same order.",
+        _OF_MESHES if mesh else _OF_GROUPS,
         sides=() if culprits else sides,
         hint=hints.deciding_branch(recording, path) if never_called else None,
         moments=tuple(
             (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
         ),
+    )
+
+
+def of_one_name(recording: Recording, standings: Mapping[int, Standing], patience: float) -> Finding | None:
+    """DDP108 where ranks made different groups under one name: torch counts the groups of each rank.
+
+    Both groups then meet at one place of the store, and whose addresses a rank finds there is a matter of time. A warning;
+    an error where all members are in a call that has not completed for ``patience`` seconds.
+    """
+    made: dict[str, dict[int, NewGroup]] = {}
+    for rank, record in recording.ranks.items():
+        joined = max((event.ended_ns for event in record.events(InitProcessGroup, state="done")), default=0)
+        for group in _of_all(record):
+            if group.name and rank in group.ranks and len(group.ranks) > 1 and group.began_ns >= joined:
+                made.setdefault(group.name, {})[rank] = group
+    shared = {name: groups for name, groups in made.items() if len({group.ranks for group in groups.values()}) > 1}
+    if not shared:
+        return None
+    held = {rank: one.call for rank, one in standings.items() if one.call is not None and one.idle_s >= patience}
+    waited = {call.group.name for call in held.values()}
+    name = next((name for name in shared if name in waited), next(iter(shared)))
+    groups = shared[name]
+    sides = split({rank: group.ranks for rank, group in groups.items()}).sides
+    stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
+    each = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
+    summary = f"Ranks made different groups under one name, {name!r}: {each}."
+    call = held[stuck[0][0]] if stuck else None
+    if call is not None:
+        ranks = phrases.ranks(stuck[0], True)
+        summary = f"{ranks} are all in {call.op}{phrases.at(call.site)}, and it does not complete. {summary}"
+    return Finding(
+        SUBGROUP_MISMATCH,
+        summary,
+        (),
+        collective=call,
+        where=known((rank, group.site) for rank, group in sorted(groups.items())),
+        evidence=(
+            "torch numbers the groups that a rank makes, so groups that only their members make have the same number. They "
+            "look for each other's addresses at one place of the store: whether they connect rightly is a matter of time.",
+        ),
+        remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
+        severity="error" if stuck else "warning",
+        sides=sides,
+        certainty="timed" if stuck else "proven",
+        moments=tuple((rank, group.began_ns) for rank, group in sorted(groups.items())),
     )
 
 
