@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import functools
 import json
 import os
 import sys
@@ -15,7 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
 from ddpnb.model import status_file
@@ -56,9 +57,9 @@ class Endings:
         """From now on the end of this process is recorded."""
         self._except, self._exit, self._exit_now = sys.excepthook, sys.exit, os._exit
         sys.excepthook = self._excepthook
-        sys.exit = self._sys_exit
-        os._exit = self._os_exit
-        self._print, traceback.print_exc = traceback.print_exc, self._print_exc
+        sys.exit = _by_name(sys, "exit", self._sys_exit)
+        os._exit = _by_name(os, "_exit", self._os_exit)
+        self._print, traceback.print_exc = traceback.print_exc, _by_name(traceback, "print_exc", self._print_exc)
         atexit.register(self.finish)
         self._page.follow_exit()
         self._crashes_to_file()
@@ -99,19 +100,19 @@ class Endings:
         # In another thread it ends only that thread.
         if os.getpid() == self._pid and threading.current_thread() is threading.main_thread():
             handled = sys.exc_info()[1]  # multiprocessing reports an exception, and exits inside its handler
-            by_multiprocessing = _of_multiprocessing(sys._getframe(1).f_code.co_filename)
+            by_multiprocessing = _of_multiprocessing(sys._getframe(2).f_code.co_filename)
             if status and isinstance(handled, Exception) and by_multiprocessing:
                 self._raised(handled)
             elif self._ending["how"] != "raised" and not by_multiprocessing:
                 self._ending = {"how": "exited", **exit_codes.told(status)}
-                self._ending["frames"] = _calling_frames(sys._getframe(1))
+                self._ending["frames"] = _calling_frames(sys._getframe(2))
                 if isinstance(status, str):
                     self._ending["message"] = status[:4000]
         self._exit(status)
 
     def _print_exc(self, *args: Any, **options: Any) -> None:
         """multiprocessing prints the exception of a process's function; from Python 3.13 on it is handled before ``finish``."""
-        code, error = sys._getframe(1).f_code, sys.exc_info()[1]
+        code, error = sys._getframe(2).f_code, sys.exc_info()[1]
         ends = code.co_name == "_bootstrap" and _of_multiprocessing(code.co_filename) and os.getpid() == self._pid
         if ends and error is not None and self._ending["how"] != "raised":
             self._raised(error)
@@ -161,6 +162,17 @@ class Endings:
                 json.dump(self._ending, file)
             os.replace(f"{self._path}.end.part", f"{self._path}.end.json")
         self._page.write(self._ending)
+
+
+def _by_name(module: ModuleType, name: str, replacement: Callable[..., Any]) -> Callable[..., Any]:
+    """The replacement as a function that is pickled by its name, as the one in whose place it stands."""
+
+    @functools.wraps(getattr(module, name))
+    def replaced(*args: Any, **options: Any) -> Any:
+        return replacement(*args, **options)
+
+    replaced.__module__ = module.__name__  # that of os._exit is posix
+    return replaced
 
 
 def _said_by_ddpnb(error: BaseException) -> bool:

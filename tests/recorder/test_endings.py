@@ -199,6 +199,13 @@ def test_where_exit_was_called(tmp_path):
     assert [frame["line"] for frame in ending["frames"] if frame["user"]] == [4, 3]
 
 
+def test_what_it_replaces_is_pickled_by_its_name(tmp_path):
+    """As for multiprocessing's Process(target=sys.exit), started by spawn."""
+    code = "import pickle, sys, traceback\nfor f in (sys.exit, os._exit, traceback.print_exc): assert pickle.loads(pickle.dumps(f)) is f"
+    done, *_ = run(tmp_path, code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_forked_child_does_not_end_its_parent(tmp_path):
     code = "if os.fork() == 0: sys.exit(7)\nos.wait()\nprint(open(sys.argv[1] + '/rank0.status', 'rb').read()[8:12])\n"
     done, ending, left = run(tmp_path, code)
