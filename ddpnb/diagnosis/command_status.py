@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ddpnb.diagnosis.exit_status import EXIT_CODE_MASKED
 from ddpnb.diagnosis.hangs.endings import RANK_DEAD, is_fence_stop
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
 
@@ -16,14 +17,19 @@ _BY_OTHERS = (-signal.SIGTERM, -signal.SIGKILL)
 def as_finished(recording: Recording) -> Recording:
     """The same, where ranks count as finished, however they ended.
 
-    A parent ends ranks once it has their results, and a launcher starts failed ones again: both know what it means.
+    A parent ends ranks once it has their results, and a launcher starts failed ones again: both know what it means. Where one
+    has failed, the others that were recorded then, before their end, count as finished too.
     """
+    endings = {rank: record.ending for rank, record in recording.ranks.items()}
+    failed = {rank: one for rank, one in endings.items() if one and not one.well and not is_fence_stop(one)}
+    if not failed:
+        return recording
     finished = {
-        rank: replace(record, ending=replace(record.ending, how="finished", code=0))
-        for rank, record in recording.ranks.items()
-        if record.ending is not None and not record.ending.well and not is_fence_stop(record.ending)
+        rank: replace(recording.ranks[rank], ending=replace(one or Ending("finished"), how="finished", code=0))
+        for rank, one in endings.items()
+        if one is None or rank in failed
     }
-    return replace(recording, ranks={**recording.ranks, **finished}) if finished else recording
+    return replace(recording, ranks={**recording.ranks, **finished})
 
 
 def of_success(finished: Diagnosis, as_it_was: Diagnosis, recording: Recording) -> Diagnosis:

@@ -147,6 +147,8 @@ def outcome_line(diagnosis: Diagnosis) -> str:
             if warned
             else "running: no problems found so far"
         )
+    if diagnosis.outcome == "ok" and any(diagnosis.exit_codes.values()):
+        return "ok: the command succeeded"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
         return "ended: the exit status of some ranks is not known"
     seconds = diagnosis.timing.get("diagnosis_s")

@@ -30,6 +30,13 @@ def test_an_exception_of_a_rank_is_a_note():
     assert found.exit_codes == {0: 0, 1: 1} and "ValueError: bad" in found.findings[0].summary
 
 
+def test_a_rank_that_was_recorded_while_it_waited_for_one_that_failed():
+    """torchrun ... || true: the launcher has ended it since."""
+    ranks = worked(0).waits("barrier", line(7)), worked(1).raises("RuntimeError", "no", line(6))
+    assert diagnosed(*ranks, command=1) == ("crash", [("DDP312", "error")])
+    assert diagnosed(*ranks) == ("ok", [("DDP312", "note")])
+
+
 @pytest.mark.parametrize("code", [-signal.SIGTERM, -signal.SIGKILL])
 def test_a_parent_ends_its_ranks(code):
     """It has their results: nothing is said about a memory that ran out, if nothing is known of one."""

@@ -76,6 +76,11 @@ def test_a_diagnosis_without_findings(outcome):
     assert len(shown.splitlines()) == 1
 
 
+def test_ranks_that_failed_under_a_command_that_succeeded_did_not_complete():
+    told = Diagnosis("ok", (), settled=True, world_size=2, exit_codes={0: None, 1: 1})
+    assert card.text(told).startswith("ddpnb: ok: the command succeeded")
+
+
 def test_a_running_run_is_not_shown_as_completed():
     shown = card.text(Diagnosis())
     assert "running" in shown
