@@ -30,10 +30,20 @@ class Warnings:
 
     def withdraw(self, finding: Finding, after_s: float) -> None:
         """Print that the ranks of a finding have continued after so many seconds."""
-        continued = f"{phrases.ranks(finding.culprits or finding.waiting)} continued after {after_s:.0f} s"
-        withdrawn = replace(finding, withdrawn=True, evidence=(*finding.evidence, f"Withdrawn: {continued}."))
+        ranks, continued = finding.culprits or finding.waiting, f"continued after {after_s:.0f} s"
+        withdrawn = replace(
+            finding,
+            summary=f"{phrases.ranks(ranks, True)} {continued}: the warning is withdrawn.",
+            evidence=(
+                f"It was: {finding.summary}",
+                *finding.evidence,
+                f"Withdrawn: {phrases.ranks(ranks)} {continued}.",
+            ),
+            remedy="",
+            withdrawn=True,
+        )
         self._given = [withdrawn if known is finding else known for known in self._given]
-        self._say(f"{continued}: the warning is withdrawn.")
+        self._say(f"{phrases.ranks(ranks)} {continued}: the warning is withdrawn.")
 
     def standing(self) -> Diagnosis | None:
         """Those that are not withdrawn; None: there is none."""

@@ -22,7 +22,7 @@ HEADLINES = {
     "interrupted": "interrupted: the script was still running",
 }
 _ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}
-CERTAINTY = {
+_CERTAINTY = {
     "proven": "",
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
@@ -56,8 +56,8 @@ def paragraphs(finding: Finding) -> list[Paragraph]:
         parts.append(Paragraph(f"where: {places}", first="  ", rest="    "))
     if finding.hint is not None:
         parts.append(Paragraph(f"Possible cause: {finding.hint}", first="  ", rest="    "))
-    if CERTAINTY[finding.certainty]:
-        parts.append(Paragraph(CERTAINTY[finding.certainty], first="  ", rest="    "))
+    if certainty := how_certain(finding):
+        parts.append(Paragraph(certainty, first="  ", rest="    "))
     if finding.remedy:
         parts.append(Paragraph(f"Fix: {finding.remedy}", first="  ", rest="    "))
     return parts
@@ -87,12 +87,17 @@ def _notes(notes: Sequence[str]) -> str:
     return f'<div class="faint">What is not known:<ul>{listed}</ul></div>' if notes else ""
 
 
+def how_certain(finding: Finding) -> str:
+    """What is not proven of a finding, if anything."""
+    return "" if finding.withdrawn else _CERTAINTY[finding.certainty]
+
+
 def finding_html(finding: Finding, below: str = "") -> str:
     """The card of a finding; ``below``: what stands at its end, as HTML."""
     evidence = "".join(f"<li>{_linked(evidence, finding)}</li>" for evidence in finding.evidence)
     places = _places(finding, markup.place)
     where = f"<div>Where: {places}</div>" if places else ""
-    certainty = f"<div>{CERTAINTY[finding.certainty]}</div>" if CERTAINTY[finding.certainty] else ""
+    certainty = f"<div>{how_certain(finding)}</div>" if how_certain(finding) else ""
     fix = f'<div class="fix"><b>Fix:</b> {_words(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (

@@ -44,8 +44,8 @@ def _section(finding: Finding) -> str:
         lines.append(f"- and {len(finding.where) - _PLACES} more places")
     if finding.hint is not None:
         lines += ["", f"Possible cause: {_plain(str(finding.hint))}"]
-    if card.CERTAINTY[finding.certainty]:
-        lines += ["", card.CERTAINTY[finding.certainty]]
+    if certainty := card.how_certain(finding):
+        lines += ["", certainty]
     if finding.remedy:
         lines += ["", f"Fix: {_plain(finding.remedy)}"]
     return "\n".join(lines)

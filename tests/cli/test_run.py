@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import os
 import select
 import signal
@@ -398,6 +399,8 @@ def test_what_is_not_proven_ends_nothing(tmp_path, cli):
     verdict = json.loads((tmp_path / "v.json").read_text())
     (finding,) = verdict["findings"]
     assert (verdict["outcome"], finding["code"], finding["severity"]) == ("ok", "DDP313", "warning")
+    assert re.fullmatch(r"Rank 1 continued after \d+ s: the warning is withdrawn\.", finding["summary"])
+    assert finding["evidence"][0].startswith("It was: Rank 1 is blocked") and not finding["remedy"]
     assert finding["evidence"][-1].startswith("Withdrawn: rank 1 continued after")
 
 
