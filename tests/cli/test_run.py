@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
-import re
 import os
+import re
 import select
 import signal
 import subprocess
