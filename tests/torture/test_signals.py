@@ -65,7 +65,7 @@ def finish(started, who, name, moment):
     if not fatal:
         (started.folder / "stop").touch()
     status, said = started.end(), started.said
-    killed = who == "launcher" and name in ("QUIT", "KILL")
+    killed = who == "launcher" and name == "KILL"
     if who == "launcher" and fatal:
         assert status == (-number if killed else 128 + number), said
     elif not fatal:

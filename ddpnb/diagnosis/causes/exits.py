@@ -151,12 +151,15 @@ def killed_by_kernel(recording: Recording, _: dict[int, Standing], finding: Find
     count = workers.kills_for_memory(recording)
     if not killed or not count:
         return None
+    was = phrases.verb(killed, "was", "were")
     return replace(
         finding,
         type=HOST_MEMORY,
         certainty="likely",
-        summary=f"{phrases.ranks(killed, True)} {phrases.verb(killed, 'was', 'were')} killed by the kernel: the machine (or the container) "
-        "ran out of memory.",
+        summary=f"{phrases.ranks(killed, True)} {was} killed by the kernel: the machine (or the container) ran out of memory."
+        if workers.counts_own(recording)
+        else f"{phrases.ranks(killed, True)} {was} killed (SIGKILL), perhaps by the kernel, which has killed {count} process"
+        f"{'es' * (count > 1)} of this machine for lack of memory since the start.",
         evidence=(
             f"The kernel counts {count} more out-of-memory kill{'s' * (count > 1)} than at the start."
             if recording.report is None

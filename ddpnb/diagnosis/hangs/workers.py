@@ -158,6 +158,11 @@ def kills_for_memory(recording: Recording) -> int:
     return 0
 
 
+def counts_own(recording: Recording) -> bool:
+    """Whether these are kills in the ranks' own control groups, or named in their logs."""
+    return recording.host.get("oom_kills") is not None
+
+
 def _new_kills(recording: Recording) -> str:
     count = kills_for_memory(recording)
     return f"{count} process{'es' * (count > 1)}" if count else ""

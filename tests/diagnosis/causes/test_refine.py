@@ -417,6 +417,13 @@ def test_the_kernel_killed_it_for_want_of_memory():
     found = killed(oom_kills_before=3, oom_kills=4)
     assert (found.code, found.culprits, found.waiting) == ("DDP706", (0,), (1,))
     assert "1 more out-of-memory kill" in found.evidence[0]
+    assert "was killed by the kernel" in found.summary
+
+
+def test_where_only_kills_of_the_whole_machine_are_counted_it_is_one_of_those_perhaps():
+    found = killed(oom_kills_anywhere_before=6, oom_kills_anywhere=8)
+    assert (found.code, found.certainty) == ("DDP706", "likely")
+    assert "perhaps by the kernel, which has killed 2 processes of this machine" in found.summary
 
 
 @pytest.mark.parametrize(
