@@ -6,6 +6,8 @@ Without ``-m torture`` only the cases run that carry the mark ``world`` too, and
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from tests.torture.harness import Command, stop_all
@@ -20,6 +22,14 @@ def pytest_collection_modifyitems(config, items):
     ]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_reach_ranks():
+    """Started by nohup or in the background, this process ignores some; its children do so too, unless it handles them."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture
