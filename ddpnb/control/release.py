@@ -69,7 +69,7 @@ class Releasing:
         with shared.lock:
             shared.check_open()
             if not _busy(shared):
-                return Freed(group=self.finish())
+                return self.finish()
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
@@ -90,16 +90,18 @@ class Releasing:
             self._breakpoints.released(freed.left)
         return replace(freed, group=told)
 
-    def finish(self) -> str:
-        """End a release of which some ranks have heard a part only, when all are idle; what became of the group, as text."""
+    def finish(self) -> Freed:
+        """End a release of which some ranks have heard a part only, when all are idle."""
         shared = self._ranks
-        everybody = shared.alive()
         if not shared.half_released or _busy(shared):
-            return ""
-        if len(shared.ask(everybody, {"verb": "released"})) < len(everybody):
-            return ""
+            return Freed()
+        everybody = shared.alive()
+        answers = shared.ask(everybody, {"verb": "released"})
+        silent = [rank for rank in everybody if rank not in answers]
+        if silent:
+            return Freed(left=dict.fromkeys(silent, "it does not answer. Release again when it does."))
         shared.half_released = False
-        return self._group(kept=False)
+        return Freed(group=self._group(kept=False))
 
     def _keep(self, monitors: Collection[RunMonitor]) -> bool:
         """Leave the groups open if the interrupt has touched none of them; whether that is so."""
