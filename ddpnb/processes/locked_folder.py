@@ -13,17 +13,19 @@ import shutil
 import stat
 import tempfile
 
+from ddpnb.descriptors import Descriptor
+
 _MARKER = ".ddpnb-world"
 _PREFIX = "ddpnb-"
 
-_locks: set[int] = set()
+_locks: set[Descriptor] = set()
 
 
 def _drop_locks() -> None:
     """A forked child shares the locks of its parent's worlds: it must not hold them when the parent is dead."""
     while _locks:
         with contextlib.suppress(OSError):
-            os.close(_locks.pop())
+            _locks.pop().close()
 
 
 os.register_at_fork(after_in_child=_drop_locks)
@@ -62,10 +64,9 @@ class LockedFolder:
     def remove(self) -> None:
         """Remove it with all that it holds. Safe to call twice."""
         _remove_marked(self.path)
-        lock, self._lock = self._lock, -1
-        if lock in _locks:
-            _locks.discard(lock)
-            os.close(lock)
+        if self._lock in _locks:
+            _locks.discard(self._lock)
+            self._lock.close()
 
 
 def remove_path(path: str) -> None:
@@ -121,10 +122,10 @@ def _of_user(path: str) -> str:
     return path
 
 
-def _mark(folder: str) -> int:
+def _mark(folder: str) -> Descriptor | None:
     """Mark a folder as that of a living world; returns the descriptor that holds the lock.
 
-    Nobody sees the marker before it is locked. Where files cannot be locked there is none (-1), and nobody sweeps.
+    Nobody sees the marker before it is locked. Where files cannot be locked there is none, and nobody sweeps.
     """
     unlocked = os.path.join(folder, f"{_MARKER}.part")
     fd = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -132,10 +133,11 @@ def _mark(folder: str) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
-        return -1
+        return None
     os.rename(unlocked, os.path.join(folder, _MARKER))
-    _locks.add(fd)
-    return fd
+    lock = Descriptor(fd)
+    _locks.add(lock)
+    return lock
 
 
 def _sweep(mine: str) -> None:

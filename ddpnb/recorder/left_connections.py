@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from ddpnb.descriptors import as_socket
 from ddpnb.recorder.protocol import KEEPER, within
 
 AT_ONCE = 250  # descriptors in one message; the kernel takes 253
@@ -51,13 +52,13 @@ def connections_of_gloo() -> Iterator[tuple[int, Any, Any]]:
         with suppress(OSError):
             if not os.readlink(f"{_OWN}/{name}").startswith("socket:"):
                 continue
-            one = socket.socket(fileno=int(name))
-            try:
-                if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                    time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
-                    if time_outs[0] == time_outs[1] != _NEVER and one.getsockopt(
-                        socket.IPPROTO_TCP, socket.TCP_NODELAY
-                    ):
-                        yield int(name), one.getsockname(), one.getpeername()
-            finally:
-                one.detach()
+            with as_socket(int(name)) as one:
+                if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM:
+                    continue
+                time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
+                if time_outs[0] != time_outs[1] or time_outs[0] == _NEVER:
+                    continue
+                if not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY):
+                    continue
+                names = one.getsockname(), one.getpeername()
+            yield int(name), *names
