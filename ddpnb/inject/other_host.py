@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ddpnb.files import make_folder, private, write_private
 from ddpnb.recorder import clock, parent_death, protocol
 
 START_S = 15.0  # for the agent to say whether it has reached the launcher
@@ -65,7 +66,7 @@ def join() -> None:
             if "why" in agent:
                 _only_record(agent["why"], alone, note)
         if agent is not None and "why" not in agent:
-            open(os.path.join(folder, f"{protocol.JOINED}{os.getpid()}"), "w").close()
+            open(os.path.join(folder, f"{protocol.JOINED}{os.getpid()}"), "w", opener=private).close()
     if agent is None or "why" in agent:
         os.environ |= {protocol.RECORD: "1", protocol.JOB: alone, protocol.FENCE: "off"}
         return
@@ -183,9 +184,8 @@ def _line(fd: int) -> bytes | None:
 
 def _only_record(why: str, alone: str, note: str) -> None:
     """Say once on this host that its ranks are not watched."""
-    os.makedirs(os.path.dirname(note), mode=0o700, exist_ok=True)
-    with open(note, "w") as file:
-        file.write(why)
+    make_folder(os.path.dirname(note))
+    write_private(note, why)
     print(
         f"ddpnb: the ranks on host {protocol.host()} are not watched, only recorded: {why[:500]}. What they do: "
         f"ddpnb diagnose {alone}",

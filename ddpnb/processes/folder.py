@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 
 from ddpnb.errors import LaunchError
+from ddpnb.files import make_folder
 from ddpnb.model import blackbox, samples
 from ddpnb.processes.locked_folder import LockedFolder, remove_path
 from ddpnb.recorder import shared_files
@@ -141,7 +142,7 @@ class Folders:
     def memory_of(self, run: int) -> str:
         """A folder in memory for the files of a run whose ranks have processes of their own."""
         folder = os.path.join(self.memory, f"run{run}")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         return folder
 
     def ending(self, run: int, rank: int) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import WorldError
+from ddpnb.files import make_folder, private
 from ddpnb.recorder.protocol import PARENT, PLACE_OF_RANK
 
 # By its path, so that the working directory is not on the import path: a file of the user must not shadow one of our
@@ -148,7 +149,7 @@ class Starter:
             OSError: its folder cannot be made.
         """
         folder = os.path.join(self.profile, "log")
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         return os.path.join(folder, f"rank{rank}.log")
 
     def start_forks(self, imports: str, environment: Mapping[str, str]) -> Begun:
@@ -210,7 +211,7 @@ def start(
     Raises:
         OSError: the system refuses.
     """
-    with open(log, "ab") as output:
+    with open(log, "ab", opener=private) as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
