@@ -74,6 +74,27 @@ def make_folder(path: str) -> None:
                 raise
 
 
+def own_folder(path: str) -> str:
+    """This folder, which belongs to this user alone; it is made when it is not there.
+
+    Raises:
+        OSError: what has its name is no folder of this user, or it cannot be made.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, f"{path} is not a folder of yours ({error.strerror})", path) from None
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"{path} belongs to another user", path)
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+    return path
+
+
 def check_writable(path: str | os.PathLike[str]) -> None:
     """Check that a file can be written. Leaves nothing behind.
 

@@ -14,9 +14,11 @@ import stat
 import tempfile
 
 from ddpnb.descriptors import Descriptor
+from ddpnb.files import own_folder
 
 _MARKER = ".ddpnb-world"
 _PREFIX = "ddpnb-"
+_TRIES = 3
 
 _locks: set[Descriptor] = set()
 
@@ -39,9 +41,16 @@ class LockedFolder:
     """
 
     def __init__(self, base: str) -> None:
-        mine = _of_user(os.path.join(base, f"{_PREFIX}{os.geteuid()}"))
-        _sweep(mine)
-        self._make(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=mine))
+        for mine in user_folders(base):
+            _sweep(mine)
+            _remove_random(mine)
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it, since it was empty
+                path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_user_folder(base))
+                break
+        else:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), base)
+        self._make(path)
 
     def _make(self, path: str) -> None:
         self.path = path
@@ -56,7 +65,7 @@ class LockedFolder:
         """
         folder = cls.__new__(cls)
         os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)  # a TMPDIR that this host may not have
-        _sweep(_of_user(os.path.dirname(path)))
+        _sweep(own_folder(os.path.dirname(path)))
         os.mkdir(path, 0o700)
         folder._make(path)
         return folder
@@ -64,6 +73,7 @@ class LockedFolder:
     def remove(self) -> None:
         """Remove it with all that it holds. Safe to call twice."""
         _remove_marked(self.path)
+        _remove_random(os.path.dirname(self.path))
         if self._lock in _locks:
             _locks.discard(self._lock)
             self._lock.close()
@@ -101,27 +111,6 @@ def _remove_empty(folder: str, marker: str) -> None:
         os.close(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
-def _of_user(path: str) -> str:
-    """This folder, which belongs to this user alone; it is made when it is not there.
-
-    Raises:
-        OSError: what has its name is no folder of this user, or it cannot be made.
-    """
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise OSError(error.errno, f"{path} is not a folder of yours ({error.strerror})", path) from None
-    try:
-        if os.fstat(fd).st_uid != os.geteuid():
-            raise OSError(errno.EPERM, f"{path} belongs to another user", path)
-        os.fchmod(fd, 0o700)
-    finally:
-        os.close(fd)
-    return path
-
-
 def _mark(folder: str) -> Descriptor | None:
     """Mark a folder as that of a living world; returns the descriptor that holds the lock.
 
@@ -138,6 +127,44 @@ def _mark(folder: str) -> Descriptor | None:
     lock = Descriptor(fd)
     _locks.add(lock)
     return lock
+
+
+def user_folders(base: str) -> list[str]:
+    """The folders of this user in which those of worlds are: with the usual name, and with random ones."""
+    name = f"{_PREFIX}{os.geteuid()}"
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        return sorted(
+            entry.path
+            for entry in entries
+            if entry.name.partition(".")[0] == name
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        )
+    return []
+
+
+def _user_folder(base: str) -> str:
+    """One of these; it is made when there is none.
+
+    Anybody may take the usual name where all users make files: then it has a random one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    usual = os.path.join(base, f"{_PREFIX}{os.geteuid()}")
+    try:
+        return own_folder(usual)
+    except OSError:
+        if not os.path.lexists(usual):
+            raise
+    return own_folder((user_folders(base) or [tempfile.mkdtemp(prefix=f"{os.path.basename(usual)}.", dir=base)])[0])
+
+
+def _remove_random(mine: str) -> None:
+    """Remove a folder with a random name, if nothing is in it."""
+    if "." in os.path.basename(mine):
+        with contextlib.suppress(OSError):
+            os.rmdir(mine)
 
 
 def _sweep(mine: str) -> None:

@@ -19,7 +19,9 @@ class Exits:
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}  # process ID -> exit status; negative: the signal
         self.ended_ns: dict[int, int] = {}  # process ID -> when it ended
-        self._watched: dict[int, tuple[int, Descriptor]] = {}  # number of a descriptor -> the process that lives, and it
+        self._watched: dict[
+            int, tuple[int, Descriptor]
+        ] = {}  # number of a descriptor -> the process that lives, and it
         self._poll = select.poll()
         self._thread: threading.Thread | None = None
 
