@@ -20,6 +20,7 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from select import POLLIN, poll
 from time import monotonic, sleep  # a script may replace those of the module
 from typing import Any
 
@@ -30,17 +31,18 @@ from ddpnb.recorder.protocol import KEY_SIZE, LONGEST_REQUEST, key_file, within
 
 _LENGTH = struct.Struct("<I")
 _READ_S = 5.0  # for a request to arrive, and for the peer to take a part of the answer
+_LOOK_S = 2.0  # between two looks whether the socket is ours
 _PAUSE_S = 0.2  # after a failure
 _AT_ONCE = 32  # requests
 _CREDENTIALS = struct.Struct("3i")  # of a peer: process, user, group
 _TIME_OUT = struct.pack("ll", int(_READ_S), 0)
-_NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
+_PASSING = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EAGAIN, errno.ECONNABORTED}
 
 
 class SocketChannel:
     """Answers requests in threads of its own, while the main thread hangs.
 
-    If the program closes the socket, there is another one in its place after the next request: the system keeps it until then.
+    If the program closes the socket, there is another one in its place within seconds.
 
     Args:
         folder: for the socket.
@@ -71,7 +73,6 @@ class SocketChannel:
                 made.bind(os.path.join(near, fresh))
             os.chmod(path, 0o600)
             made.listen(16)
-            made.setblocking(True)
             os.rename(path, os.path.join(self._folder, self._name))
             return Descriptor(out_of_the_way(made.detach()))
 
@@ -85,9 +86,10 @@ class SocketChannel:
                 if not self._listening.is_ours:
                     sleep(_PAUSE_S)
                     self._listening = self._listen()
-                connection = self._accepted()
+                if (connection := self._accepted()) is None:
+                    continue
             except OSError as error:
-                if error.errno not in _NO_ROOM:  # it is ours no more, or of no use: a next one may be
+                if error.errno not in _PASSING:  # it is ours no more, or of no use: a next one may be
                     self._listening.close()
                 if not os.path.isdir(self._folder):
                     return
@@ -102,9 +104,17 @@ class SocketChannel:
                 connection.close()
                 self._room.release()
 
-    def _accepted(self) -> Descriptor:
+    def _accepted(self) -> Descriptor | None:
+        """The next connection; None if none has come for a while.
+
+        To wait in ``accept`` would take the lowest number that is free, and a program could not ``dup2`` to it.
+        """
+        ready = poll()
+        ready.register(self._listening.checked(), POLLIN)
+        if not ready.poll(_LOOK_S * 1000):
+            return None
         with as_socket(self._listening.checked()) as listening:
-            listening.settimeout(None)
+            listening.setblocking(False)
             return Descriptor(listening.accept()[0].detach())
 
     def _reply(self, connection: Descriptor) -> None:

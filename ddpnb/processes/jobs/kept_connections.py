@@ -25,7 +25,7 @@ from ddpnb.recorder import protocol
 from ddpnb.recorder.left_connections import AT_ONCE
 from ddpnb.recorder.socket_channel import is_trusted
 
-_LOOK_S = 0.05
+_LOOK_S, _WAIT_S = 0.05, 1.0
 _SEND_S = 1.0  # for a rank to send what it leaves
 _KEPT_S = 30.0  # at most: what the others wait for is known long before, or is not found
 _ELSEWHERE_S = 5.0  # the same where it is not seen here whether others live
@@ -92,7 +92,7 @@ class KeptConnections:
         ready.register(number, select.POLLIN)
         listens = True
         while not self._closed:
-            events = ready.poll(_LOOK_S * 1000 if self._kept or not listens else None)
+            events = ready.poll((_LOOK_S if self._kept else _WAIT_S) * 1000)
             if listens and events and not self._closed:
                 listens = self._listening.is_ours
                 if not listens:  # closed by the program: ranks that end leave nothing any more
