@@ -23,6 +23,7 @@ import hashlib
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -210,8 +211,15 @@ def lives(pid: str) -> bool:
         return not os.path.isdir("/proc/self") and exists(int(pid))
 
 
+def sees_processes() -> bool:
+    """Whether this process sees more of others than that they exist: not on a Linux without /proc."""
+    return sys.platform != "linux" or os.path.isdir("/proc/self")
+
+
 def exists(pid: int) -> bool:
     """Whether there is a process with this number, or one that nobody has waited for yet: all that is known without /proc."""
+    if pid <= 0:  # groups of processes
+        return False
     try:
         os.kill(pid, 0)
     except OSError as error:
