@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -39,7 +40,8 @@ def leave_connections(job: str, start: str, rank: int) -> None:
         descriptors = [fd for fd, *_ in connections_of_gloo()]
         said = json.dumps({"start": start, "rank": rank}).encode() + b"\n"
         for at in range(0, len(descriptors), AT_ONCE):
-            socket.send_fds(connection, [said], descriptors[at : at + AT_ONCE])
+            sent = array("i", descriptors[at : at + AT_ONCE])
+            connection.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)], socket.MSG_NOSIGNAL)
             said = b"\n"
 
 

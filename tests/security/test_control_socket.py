@@ -25,7 +25,11 @@ folder = sys.argv[1]
 asked = []
 accepted, tried = SocketChannel._accepted, []
 SocketChannel._accepted = lambda self: (tried.append(1), accepted(self))[1]
-channel = SocketChannel(folder, 0, lambda content: (asked.append(content), {"asked": len(asked)})[1])
+def answer(content):
+    asked.append(content)
+    time.sleep(content.get("waits", 0))
+    return {"asked": len(asked)}
+channel = SocketChannel(folder, 0, answer)
 def say(*what):
     print(*what, flush=True)
 """
@@ -221,6 +225,17 @@ def test_only_who_knows_the_secret_is_answered(start):
     program.go_on()
     assert program.line()[0] == "1"
     assert program.answer() == {"asked": 2}
+
+
+def test_a_peer_that_goes_before_its_answer_ends_no_program(start):
+    """SIGPIPE ends a program that has set its default action."""
+    program = start("    import signal; signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n" + _WAITS)
+    assert program.answer() == {"asked": 1}
+    key, content = Path(key_file(program.folder, 0)).read_bytes(), b'{"waits": 0.2}'
+    with program.connect() as peer:
+        peer.sendall(key + struct.pack("<I", len(content)) + content)
+    time.sleep(0.5)
+    assert program.answer() is not None
 
 
 def test_many_who_connect_and_say_nothing_take_few_threads(start):
