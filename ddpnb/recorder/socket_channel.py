@@ -118,7 +118,7 @@ class SocketChannel:
             return Descriptor(listening.accept()[0].detach())
 
     def _reply(self, connection: Descriptor) -> None:
-        with suppress(Exception):  # what comes may be anything, and nobody is told of it
+        with suppress(Exception):  # what comes may be anything
             _prepare(connection)
             request = json.loads(self._request(connection))
             if isinstance(request, dict):
