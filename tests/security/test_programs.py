@@ -27,6 +27,7 @@ def serve(servers):
     for server in servers:
         for _ in range(3):
             with server.accept()[0] as connection:
+                connection.recv(1000)
                 connection.sendall(b"mine")
 
 for around in ("before", "after"):
