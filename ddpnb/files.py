@@ -1,4 +1,8 @@
-"""Output files of a command: written atomically, and checked before the work starts."""
+"""Files that hold what users may not show to others: values of variables, output, answers.
+
+Whatever the umask, what is made here can be read by its user alone. Output files of a command are written atomically, and
+checked before the work starts.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +39,60 @@ class _Place:
     special: bool = False
     pipe: bool = False
     descriptor: int | None = None
+
+
+def private(path: str, flags: int) -> int:
+    """For the argument ``opener`` of ``open()``: a file that it makes is for its user alone."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: str, content: str | bytes) -> None:
+    """Write a file that another process waits for, whole, for this user alone.
+
+    Raises:
+        OSError: there is no room.
+    """
+    with open(f"{path}.part", "wb", opener=private) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    os.replace(f"{path}.part", path)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder for this user alone, and those above it that are missing; one that is there stays as it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if not os.path.isdir(path):
+        parent = os.path.dirname(os.path.abspath(path))
+        if parent != path:
+            make_folder(parent)
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+
+
+def own_folder(path: str) -> str:
+    """This folder, which belongs to this user alone; it is made when it is not there.
+
+    Raises:
+        OSError: what has its name is no folder of this user, or it cannot be made.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise OSError(error.errno, f"{path} is not a folder of yours ({error.strerror})", path) from None
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise OSError(errno.EPERM, f"{path} belongs to another user", path)
+        os.fchmod(fd, 0o700)
+    finally:
+        os.close(fd)
+    return path
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -202,7 +260,7 @@ def _probe(folder: str) -> None:
 def _create_in(folder: str) -> tuple[int, str]:
     """Create a new file with a unique name, so that it may be removed."""
     path = os.path.join(folder, f".ddpnb-{secrets.token_hex(8)}.part")
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666), path
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), path
 
 
 def _named(path: str | os.PathLike[str]) -> str:

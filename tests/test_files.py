@@ -106,13 +106,14 @@ def test_two_commands_with_one_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["v.json"]
 
 
-def test_the_mode_follows_the_umask(tmp_path):
-    before = os.umask(0o027)
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_its_user_alone_can_read_it_whatever_the_umask(tmp_path, umask):
+    before = os.umask(umask)
     try:
         write_whole(tmp_path / "v.json", "text")
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "v.json").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "v.json").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -181,6 +181,22 @@ MUTANTS = (
         ("processes/jobs/test_kept_connections.py",),
     ),
     Mutant(
+        "socket-of-the-program-taken-for-ours",
+        "descriptors.py",
+        "return _what(self.number) == self.what",
+        "return bool(_what(self.number))",
+        "a program that closes all descriptors loses connections to the control thread, and files that we close",
+        ("security/test_control_socket.py", "security/test_descriptors.py"),
+    ),
+    Mutant(
+        "requests-without-the-secret",
+        "recorder/socket_channel.py",
+        "if not hmac.compare_digest(_exactly(connection, KEY_SIZE, deadline), self._key):",
+        "if not _exactly(connection, KEY_SIZE, deadline):",
+        "whoever reaches the control socket of a rank may evaluate expressions there",
+        ("security/test_control_socket.py",),
+    ),
+    Mutant(
         "stride-as-a-count",
         "recorder/sampling.py",
         "not step & ((1 << self.stride) - 1)",
@@ -224,8 +240,8 @@ MUTANTS = (
     Mutant(
         "lock-of-a-folder-not-released",
         "processes/locked_folder.py",
-        "            _locks.discard(lock)\n            os.close(lock)\n",
-        "            _locks.discard(lock)\n",
+        "            _locks.discard(self._lock)\n            self._lock.close()\n",
+        "            _locks.discard(self._lock)\n",
         "each closed World leaves an open file",
         ("processes/test_folder.py",),
     ),

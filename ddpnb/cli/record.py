@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from ddpnb.cli import say
 from ddpnb.errors import CannotWrite, UsageError
+from ddpnb.files import make_folder
 
 # What needs somebody who watches the ranks.
 _WATCHING = (
@@ -77,7 +78,7 @@ def _become(command: list[str], arguments: argparse.Namespace) -> NoReturn:
     folder = os.path.abspath(arguments.dir or time.strftime("ddpnb-record-%Y%m%d-%H%M%S"))
     made = not os.path.isdir(folder)
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
     except OSError as error:
         raise CannotWrite(
             f"cannot make the folder {folder}: {error.strerror}.", "Give another: ddpnb run --record --dir DIR -- ..."

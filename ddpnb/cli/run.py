@@ -116,6 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_terms(arguments.fence, arguments.patience)
     size = ranks(arguments)
     claim_results(arguments)
+    _say_what_is_not_seen()
     with ExitStack() as stack:
         started: list[PlainRun] = []
         with reported_when_interrupted(lambda: started[0] if started else None, arguments):
@@ -124,6 +125,16 @@ def run(arguments: argparse.Namespace) -> int:
             started[0].run.wait()
         (job,) = started
         return report(job, job.run, job.run.diagnosis, job.run.exit_status, arguments)
+
+
+def _say_what_is_not_seen() -> None:
+    from ddpnb.recorder.protocol import sees_processes
+
+    if not sees_processes():
+        say(
+            "there is no /proc here, so a rank that is blocked looks as if it computed: only hangs that the recorded calls "
+            "prove are found."
+        )
 
 
 def of_command(arguments: argparse.Namespace) -> int:
@@ -153,6 +164,7 @@ def of_command(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{option} goes with a script, not with a command after --.", "Give it to the command.")
     check_terms(arguments.fence, arguments.patience)
     claim_results(arguments)
+    _say_what_is_not_seen()
     with ExitStack() as stack:
         started: list[CommandRun] = []
         with reported_when_interrupted(lambda: started[0] if started else None, arguments):

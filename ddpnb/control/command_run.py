@@ -23,6 +23,7 @@ from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.diagnosis.outcome import is_refused
 from ddpnb.errors import WorldError
+from ddpnb.files import private
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.folder import Folders
@@ -461,7 +462,7 @@ def _copy(source: IO[bytes], path: str, shown: bool) -> threading.Thread:
     """Copy what a command writes to a file and, if it is to be shown, to this process's standard output."""
 
     def copy() -> None:
-        with source, open(path, "wb") as file:
+        with source, open(path, "wb", opener=private) as file:
             while block := source.read1(1 << 16):  # type: ignore[attr-defined]
                 file.write(block)
                 if shown:

@@ -17,6 +17,7 @@ from ddpnb.control.release import Releasing
 from ddpnb.control.replacement import CLEAN_S, Replacement
 from ddpnb.control.startup import Startup
 from ddpnb.errors import CannotWrite, WorldError
+from ddpnb.files import make_folder
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
@@ -63,7 +64,7 @@ class Groups:
             port = shared.new_port()
             folder = shared.folders.log_dir(number)
             try:
-                os.makedirs(folder, exist_ok=True)
+                make_folder(folder)
             except OSError as error:
                 raise CannotWrite(
                     f"the start-up cannot begin: cannot create its log folder {folder}: {error.strerror}.",

@@ -12,6 +12,7 @@ from typing import TextIO
 
 from ddpnb.control.end_by_signal import grace_s
 from ddpnb.errors import UsageError
+from ddpnb.files import make_folder, private
 from ddpnb.observe import logs
 from ddpnb.processes.devices import Plan
 from ddpnb.processes.environment import ReservedPort, debug_environment, rank_environment, working_directory
@@ -166,10 +167,10 @@ def prepare_logs(folder: str, ranks: Sequence[int]) -> None:
         UsageError: the folder cannot be written.
     """
     try:
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         logs.set_aside(folder)
         for rank in ranks:
-            open(os.path.join(folder, f"rank{rank}.log"), "w").close()
+            open(os.path.join(folder, f"rank{rank}.log"), "w", opener=private).close()
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise UsageError(f"cannot write logs to {folder}: {reason}.", "Choose another log_dir.") from None

@@ -135,7 +135,12 @@ class Ranks:
         )
 
     def check_alive(self, ranks: Iterable[int]) -> None:
-        """Raise WorldError if one of these ranks is dead."""
+        """Raise WorldError if one of these ranks is dead, or all ranks of a job have ended."""
+        if self.processes.ends_with_script and not self.alive():
+            raise WorldError(
+                "this job has ended: no rank is left.",
+                "job.diagnosis says how. Start it again, and attach while it runs; ddpnb run --keep keeps a job that hangs.",
+            )
         dead = [rank for rank in ranks if not self.processes.alive(rank)]
         if dead:
             raise WorldError(
@@ -152,10 +157,11 @@ class Ranks:
 
         Raises:
             UsageError: unknown rank.
-            WorldError: one of these ranks is dead, or its host does not answer.
+            WorldError: one of these ranks is dead, or all are, or its host does not answer.
         """
         if ranks is None:
-            return tuple(self.alive())
+            self.check_alive(() if (alive := self.alive()) else range(self.size))
+            return tuple(alive)
         wanted = arguments.ranks(ranks, self.size)
         self.check_alive(wanted)
         self.processes.check_heard(wanted)

@@ -16,6 +16,7 @@ from ddpnb import arguments
 from ddpnb.control.warnings import Warnings
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
+from ddpnb.files import write_private
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import FaultMissed
@@ -121,8 +122,8 @@ class RunMonitor:
         """
         for rank in self._outcomes.keys() - orders.keys():  # a rank that is not in this run has ended it
             try:
-                with open(self._outcomes[rank], "w") as file:
-                    json.dump({"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}, file)
+                finished = {"how": "finished", "code": 0, "at_ns": time.monotonic_ns()}
+                write_private(self._outcomes[rank], json.dumps(finished))
             except OSError as error:
                 raise CannotWrite(
                     f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",

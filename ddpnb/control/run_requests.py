@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ddpnb import arguments
 from ddpnb.errors import ScriptNotFound, UsageError, WorldError
+from ddpnb.files import private, write_private
 from ddpnb.recorder.protocol import NAMESPACE
 
 FENCES = ("raise", "warn", "off")
@@ -107,7 +108,7 @@ def _cell_of(name: str, folder: str) -> str | None:
     if shown is None or not lines:
         return None
     path = os.path.join(folder, f"{shown}.py")
-    with open(path, "a+", encoding="utf-8") as file:
+    with open(path, "a+", encoding="utf-8", opener=private) as file:
         file.seek(0)
         if file.readlines() != lines:  # after a %reset, cells are counted from 1 again
             file.truncate(0)
@@ -140,8 +141,7 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
         raise UsageError(f"invalid Python syntax: {getattr(error, 'msg', None) or error}{line}.") from None
     path = os.path.join(folder, f"{name}.py")
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(code)
+        write_private(path, code)
     except OSError as error:
         raise WorldError(
             f"cannot write the cell to {path}: {error.strerror}.",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from ddpnb.files import private
 from ddpnb.recorder import protocol, rpc
 from ddpnb.recorder.bindings import rebind
 
@@ -186,7 +187,7 @@ def _refused(why: str) -> None:
     """Say once that this process is not recorded; the training continues."""
     print(f"ddpnb: this process is not recorded: {why[:500]}", file=sys.stderr, flush=True)
     try:
-        with open(os.path.join(protocol.job_folder(os.environ), f"refused-{os.getpid()}"), "w") as file:
+        with open(os.path.join(protocol.job_folder(os.environ), f"refused-{os.getpid()}"), "w", opener=private) as file:
             file.write(f"{sys.executable}\n{why[:500]}")
     except OSError:
         pass

@@ -10,6 +10,7 @@ from contextlib import suppress
 from multiprocessing.popen_fork import Popen
 from typing import Any
 
+from ddpnb.files import write_private
 from ddpnb.recorder import protocol
 
 
@@ -27,10 +28,7 @@ def note_ends(folder: str, is_rank: Callable[[], bool]) -> None:
         status = poll(self, flag)
         if known is None and status is not None and not is_rank():
             with suppress(OSError):
-                path = protocol.exit_file(folder, self.pid)
-                with open(f"{path}.part", "w") as file:
-                    file.write(str(status))
-                os.replace(f"{path}.part", path)
+                write_private(protocol.exit_file(folder, self.pid), str(status))
         return status
 
     Popen.poll = noted

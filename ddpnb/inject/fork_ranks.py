@@ -153,9 +153,9 @@ def _run(order: Mapping[str, Any]) -> None:
 
 
 def _write(folder: str, name: str, number: int) -> None:
-    with open(os.path.join(folder, f"{name}.part"), "w") as file:
-        file.write(str(number))
-    os.replace(os.path.join(folder, f"{name}.part"), os.path.join(folder, name))
+    from ddpnb.files import write_private
+
+    write_private(os.path.join(folder, name), str(number))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ddpnb.files import make_folder, own_folder, private, write_private
 from ddpnb.recorder import clock, parent_death, protocol
 
 START_S = 15.0  # for the agent to say whether it has reached the launcher
@@ -65,7 +66,7 @@ def join() -> None:
             if "why" in agent:
                 _only_record(agent["why"], alone, note)
         if agent is not None and "why" not in agent:
-            open(os.path.join(folder, f"{protocol.JOINED}{os.getpid()}"), "w").close()
+            open(os.path.join(folder, f"{protocol.JOINED}{os.getpid()}"), "w", opener=private).close()
     if agent is None or "why" in agent:
         os.environ |= {protocol.RECORD: "1", protocol.JOB: alone, protocol.FENCE: "off"}
         return
@@ -79,15 +80,24 @@ def join() -> None:
 
 
 def folder_of(job: str) -> str:
-    """The folder of a job on this host, which is not the launcher's.
+    """The folder of a job on this host, which is not the launcher's; the one around it is made.
 
     Args:
         job: the folder on the launcher's host.
+
+    Raises:
+        OSError: it cannot be made.
     """
     wanted = [os.environ.get("DDPNB_SHM", ""), "/dev/shm"]
     base = next((path for path in wanted if os.path.isdir(path)), tempfile.gettempdir())
     place = hashlib.blake2b(protocol.place().encode(), digest_size=6).hexdigest()
-    return os.path.join(os.path.abspath(base), f"ddpnb-{os.geteuid()}", f"{os.path.basename(job)}-{place}")
+    mine = os.path.join(os.path.abspath(base), f"ddpnb-{os.geteuid()}")
+    try:
+        own_folder(mine)
+    except OSError:  # another user has taken this name: the ranks of the job know one that nobody else does
+        secret = hashlib.blake2b(os.environ[protocol.HOSTS].encode(), digest_size=8).hexdigest()
+        own_folder(mine := f"{mine}.{secret}")
+    return os.path.join(mine, f"{os.path.basename(job)}-{place}")
 
 
 def lock_of(folder: str) -> str:
@@ -98,8 +108,6 @@ def lock_of(folder: str) -> str:
 @contextlib.contextmanager
 def _first(path: str) -> Iterator[None]:
     """One process of this host after the other; the file is gone in the end."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(os.path.dirname(path), 0o700)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         deadline = time.monotonic() + START_S + 1
@@ -183,9 +191,8 @@ def _line(fd: int) -> bytes | None:
 
 def _only_record(why: str, alone: str, note: str) -> None:
     """Say once on this host that its ranks are not watched."""
-    os.makedirs(os.path.dirname(note), mode=0o700, exist_ok=True)
-    with open(note, "w") as file:
-        file.write(why)
+    make_folder(os.path.dirname(note))
+    write_private(note, why)
     print(
         f"ddpnb: the ranks on host {protocol.host()} are not watched, only recorded: {why[:500]}. What they do: "
         f"ddpnb diagnose {alone}",

@@ -8,6 +8,8 @@ import threading
 import weakref
 from typing import Any
 
+from ddpnb.descriptors import Descriptor
+
 
 class FileBytes:
     """The bytes of a file, read with ``pread``.
@@ -23,33 +25,55 @@ class FileBytes:
     """
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        self._path = path
+        self._descriptor = self._opened()
         # Not __del__: while that closes the file, another thread can still get this object from a weak reference.
-        self._close = weakref.finalize(self, os.close, self._fd)
+        self._close = weakref.finalize(self, self._descriptor.close)
         self._close.atexit = False
-        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+        if not stat.S_ISREG(os.fstat(self._descriptor.number).st_mode):
             self.close()
             raise ValueError("not a regular file")
+
+    def _opened(self) -> Descriptor:
+        return Descriptor(os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK))
 
     @property
     def identity(self) -> tuple[int, int]:
         """Device and inode of the file."""
-        status = os.fstat(self._fd)
-        return status.st_dev, status.st_ino
+        return self._descriptor.what[:2]
 
     def __len__(self) -> int:
-        return os.fstat(self._fd).st_size
+        return os.fstat(self._number()).st_size
+
+    def _number(self) -> int:
+        """The descriptor. Where the program has closed it, the file is opened again.
+
+        Raises:
+            OSError: it is not there any more.
+        """
+        mine = self._descriptor
+        if mine.number >= 0 and not mine.is_ours:
+            again = self._opened()
+            if again.what != mine.what:
+                again.close()
+                mine.number = -1
+            else:
+                mine.number = again.number
+        return mine.checked()
 
     def read(self, at: int, size: int) -> bytes:
-        """``size`` bytes; zeros beyond the end of the file."""
-        data = os.pread(self._fd, size, at)
-        while 0 < len(data) < size and (more := os.pread(self._fd, size - len(data), at + len(data))):
+        """``size`` bytes; zeros beyond the end of the file.
+
+        Raises:
+            OSError: the program has closed the file, which is not there any more.
+        """
+        data = os.pread(self._number(), size, at)
+        while 0 < len(data) < size and (more := os.pread(self._number(), size - len(data), at + len(data))):
             data += more
         return data.ljust(size, b"\0") if len(data) < size else data
 
     def close(self) -> None:
         """Close the file. Safe to call twice."""
-        self._fd = -1
         self._close()
 
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 
+from ddpnb.files import private
 from ddpnb.model.stacks import Frame
 from ddpnb.recorder.user_frames import is_user_file
 
@@ -46,7 +47,8 @@ def keep(logs: Iterable[str]) -> str:
     try:
         folder = tempfile.mkdtemp(prefix="ddpnb-logs-")
         for log in logs:
-            with open(log, "rb") as file, open(os.path.join(folder, os.path.basename(log)), "wb") as copy:
+            path = os.path.join(folder, os.path.basename(log))
+            with open(log, "rb") as file, open(path, "wb", opener=private) as copy:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _KEPT))
                 copy.write(file.read(_KEPT))
     except OSError:

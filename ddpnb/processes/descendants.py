@@ -13,7 +13,7 @@ import psutil
 
 from ddpnb.errors import WorldError
 from ddpnb.processes.process_samples import GONE, all_processes, kernel_status
-from ddpnb.recorder.protocol import FOLDER
+from ddpnb.recorder.protocol import FOLDER, sees_processes
 
 END_S = 20.0  # for processes to end after SIGKILL; one that does not is blocked in the kernel
 SOON_S = 2.0  # the same, where nothing else can be done meanwhile
@@ -53,6 +53,9 @@ def end(
         if pid != os.getpgrp():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
+        if pid not in found and not sees_processes():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
     while True:
         left, tick_s = [process for process in found.values() if _kill(process)], _TICK_S
         while left := [process for process in left if not _is_gone(process)]:

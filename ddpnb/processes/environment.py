@@ -7,6 +7,7 @@ import socket
 from collections.abc import Mapping
 from typing import Protocol
 
+from ddpnb.descriptors import Descriptor
 from ddpnb.errors import LaunchError, UsageError
 from ddpnb.processes.devices import Plan
 from ddpnb.recorder import protocol
@@ -107,23 +108,24 @@ class ReservedPort(Port):
 
     def __init__(self, port: int | None = None) -> None:
         try:
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            reserving = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         except OSError as error:
             raise LaunchError(
                 f"no port can be reserved: {error.strerror}.", "Check the limit on open files (ulimit -n)."
             ) from None
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserving.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            self._socket.bind((LOOPBACK, port or 0))
+            reserving.bind((LOOPBACK, port or 0))
             if port:
                 with socket.socket() as probe:
                     probe.settimeout(0.5)
                     if probe.connect_ex((LOOPBACK, port)) == 0:
                         raise OSError("it is in use")
         except (OSError, OverflowError) as error:
-            self._socket.close()
+            reserving.close()
             raise UsageError(f"port {port} cannot be used: {error}.", "Choose another, or leave it out.") from None
-        self.port = self._socket.getsockname()[1]
+        self.port = reserving.getsockname()[1]
+        self._descriptor = Descriptor(reserving.detach())
 
     def release(self) -> None:
-        self._socket.close()
+        self._descriptor.close()

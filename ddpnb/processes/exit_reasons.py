@@ -11,6 +11,8 @@ from ddpnb.errors import LaunchError
 
 def cannot_start(error: Exception) -> LaunchError:
     """The system refuses a process, a thread or a file that a world needs."""
+    if isinstance(error, LaunchError):
+        return error
     reason = (error.strerror if isinstance(error, OSError) else None) or error
     return LaunchError(
         f"a process of the world could not be started: {reason}.",

@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 
 from ddpnb.errors import LaunchError
+from ddpnb.files import make_folder
 from ddpnb.model import blackbox, samples
-from ddpnb.processes.locked_folder import LockedFolder, remove_path
+from ddpnb.processes.locked_folder import LockedFolder, remove_path, user_folders
 from ddpnb.recorder import shared_files
 
 _SHARED = "DDPNB_SHM"
@@ -141,7 +142,7 @@ class Folders:
     def memory_of(self, run: int) -> str:
         """A folder in memory for the files of a run whose ranks have processes of their own."""
         folder = os.path.join(self.memory, f"run{run}")
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         return folder
 
     def ending(self, run: int, rank: int) -> str:
@@ -170,7 +171,7 @@ class Folders:
 def places() -> list[str]:
     """Where the folders of this user's worlds and jobs are."""
     bases = {os.environ.get(_SHARED) or _USUAL, _USUAL, tempfile.gettempdir()}
-    return [path for base in sorted(bases) if os.path.isdir(path := os.path.join(base, f"ddpnb-{os.geteuid()}"))]
+    return [path for base in sorted(bases) for path in user_folders(base)]
 
 
 def _shared_place() -> str:

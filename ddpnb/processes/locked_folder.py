@@ -13,17 +13,21 @@ import shutil
 import stat
 import tempfile
 
+from ddpnb.descriptors import Descriptor
+from ddpnb.files import own_folder
+
 _MARKER = ".ddpnb-world"
 _PREFIX = "ddpnb-"
+_TRIES = 3
 
-_locks: set[int] = set()
+_locks: set[Descriptor] = set()
 
 
 def _drop_locks() -> None:
     """A forked child shares the locks of its parent's worlds: it must not hold them when the parent is dead."""
     while _locks:
         with contextlib.suppress(OSError):
-            os.close(_locks.pop())
+            _locks.pop().close()
 
 
 os.register_at_fork(after_in_child=_drop_locks)
@@ -37,9 +41,16 @@ class LockedFolder:
     """
 
     def __init__(self, base: str) -> None:
-        mine = _of_user(os.path.join(base, f"{_PREFIX}{os.geteuid()}"))
-        _sweep(mine)
-        self._make(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=mine))
+        for mine in user_folders(base):
+            _sweep(mine)
+            _remove_random(mine)
+        for _ in range(_TRIES):
+            with contextlib.suppress(FileNotFoundError):  # another process has just removed it, since it was empty
+                path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=_user_folder(base))
+                break
+        else:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), base)
+        self._make(path)
 
     def _make(self, path: str) -> None:
         self.path = path
@@ -54,7 +65,7 @@ class LockedFolder:
         """
         folder = cls.__new__(cls)
         os.makedirs(os.path.dirname(os.path.dirname(path)), exist_ok=True)  # a TMPDIR that this host may not have
-        _sweep(_of_user(os.path.dirname(path)))
+        _sweep(own_folder(os.path.dirname(path)))
         os.mkdir(path, 0o700)
         folder._make(path)
         return folder
@@ -62,10 +73,10 @@ class LockedFolder:
     def remove(self) -> None:
         """Remove it with all that it holds. Safe to call twice."""
         _remove_marked(self.path)
-        lock, self._lock = self._lock, -1
-        if lock in _locks:
-            _locks.discard(lock)
-            os.close(lock)
+        _remove_random(os.path.dirname(self.path))
+        if self._lock in _locks:
+            _locks.discard(self._lock)
+            self._lock.close()
 
 
 def remove_path(path: str) -> None:
@@ -100,31 +111,10 @@ def _remove_empty(folder: str, marker: str) -> None:
         os.close(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
-def _of_user(path: str) -> str:
-    """This folder, which belongs to this user alone; it is made when it is not there.
-
-    Raises:
-        OSError: what has its name is no folder of this user, or it cannot be made.
-    """
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        raise OSError(error.errno, f"{path} is not a folder of yours ({error.strerror})", path) from None
-    try:
-        if os.fstat(fd).st_uid != os.geteuid():
-            raise OSError(errno.EPERM, f"{path} belongs to another user", path)
-        os.fchmod(fd, 0o700)
-    finally:
-        os.close(fd)
-    return path
-
-
-def _mark(folder: str) -> int:
+def _mark(folder: str) -> Descriptor | None:
     """Mark a folder as that of a living world; returns the descriptor that holds the lock.
 
-    Nobody sees the marker before it is locked. Where files cannot be locked there is none (-1), and nobody sweeps.
+    Nobody sees the marker before it is locked. Where files cannot be locked there is none, and nobody sweeps.
     """
     unlocked = os.path.join(folder, f"{_MARKER}.part")
     fd = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -132,10 +122,49 @@ def _mark(folder: str) -> int:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
-        return -1
+        return None
     os.rename(unlocked, os.path.join(folder, _MARKER))
-    _locks.add(fd)
-    return fd
+    lock = Descriptor(fd)
+    _locks.add(lock)
+    return lock
+
+
+def user_folders(base: str) -> list[str]:
+    """The folders of this user in which those of worlds are: with the usual name, and with random ones."""
+    name = f"{_PREFIX}{os.geteuid()}"
+    with contextlib.suppress(OSError), os.scandir(base) as entries:
+        return sorted(
+            entry.path
+            for entry in entries
+            if entry.name.partition(".")[0] == name
+            and entry.is_dir(follow_symlinks=False)
+            and entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+        )
+    return []
+
+
+def _user_folder(base: str) -> str:
+    """One of these; it is made when there is none.
+
+    Anybody may take the usual name where all users make files: then it has a random one.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    usual = os.path.join(base, f"{_PREFIX}{os.geteuid()}")
+    try:
+        return own_folder(usual)
+    except OSError:
+        if not os.path.lexists(usual):
+            raise
+    return own_folder((user_folders(base) or [tempfile.mkdtemp(prefix=f"{os.path.basename(usual)}.", dir=base)])[0])
+
+
+def _remove_random(mine: str) -> None:
+    """Remove a folder with a random name, if nothing is in it."""
+    if "." in os.path.basename(mine):
+        with contextlib.suppress(OSError):
+            os.rmdir(mine)
 
 
 def _sweep(mine: str) -> None:

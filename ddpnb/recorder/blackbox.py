@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import struct
 import threading
@@ -40,11 +39,7 @@ class BlackBox:
     def __init__(self, path: str, rank: int) -> None:
         self.path = path
         # A new file takes the name: readers of the box of this rank's former process keep that box.
-        fd = shared_files.take(path, layout.BOX_SIZE)
-        try:
-            self.memory = mmap.mmap(fd, layout.BOX_SIZE)
-        finally:
-            os.close(fd)
+        self.memory = shared_files.mapped(shared_files.take(path, layout.BOX_SIZE), layout.BOX_SIZE)
         self._lock = threading.RLock()
         #: not empty in a forked child, which must leave the box alone (a list: the door keeps it at hand)
         self.silent: list[bool] = []

@@ -24,6 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ddpnb.files import private, write_private
 from ddpnb.recorder.process_state import flush
 from ddpnb.recorder.protocol import displays_of
 
@@ -133,12 +134,10 @@ class Publisher:
                 lines = [_clearing(self._cleared, wait=False), *(one.line for one in self._shown)]
                 lines += [_clearing(self._waiting, wait=True)] if self._waiting is not None else []
                 text = "".join(json.dumps(one) + "\n" for one in lines)
-                with open(self._path + ".part", "w", encoding="utf-8") as file:
-                    file.write(text)
-                os.replace(self._path + ".part", self._path)
+                write_private(self._path, text)
                 self._written = len(text)
                 return
-            with open(self._path, "a", encoding="utf-8") as file:
+            with open(self._path, "a", encoding="utf-8", opener=private) as file:
                 file.write(text)
             self._written += len(text)
 

@@ -23,6 +23,7 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.errors import CollectiveMismatch
+from ddpnb.files import write_private
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.events import written
@@ -281,8 +282,7 @@ class Door:
         self._child_recorded = True
         try:
             event = written(UsedAfterFork(pid=os.getpid(), site=place(2)))
-            with open(f"{self.box.path}.child{self._run}", "w") as file:
-                json.dump(event, file)
+            write_private(f"{self.box.path}.child{self._run}", json.dumps(event))
         except Exception:
             return
 

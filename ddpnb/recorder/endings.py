@@ -19,6 +19,8 @@ from contextlib import suppress
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
+from ddpnb.descriptors import out_of_the_way
+from ddpnb.files import private, write_private
 from ddpnb.model import status_file
 from ddpnb.recorder import exit_codes
 from ddpnb.recorder.clock import now_ns
@@ -74,8 +76,10 @@ class Endings:
         """Have the stack of a crash in native code written down; a program that wants it elsewhere says so itself."""
         with suppress(OSError):
             if not faulthandler.is_enabled():
-                self._crash = open(f"{self._path}.crash", "w")
-                faulthandler.enable(self._crash)
+                # It is written to by number, and never closed: by then it may be a file of the program.
+                faulthandler.enable(
+                    out_of_the_way(private(f"{self._path}.crash", os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+                )
 
     def _forked(self) -> None:
         """The end of a forked child is not that of this rank."""
@@ -158,9 +162,7 @@ class Endings:
             with suppress(Exception):
                 at_end(self._ending)
         with suppress(OSError, ValueError, TypeError):  # the page has what must be known
-            with open(f"{self._path}.end.part", "w") as file:
-                json.dump(self._ending, file)
-            os.replace(f"{self._path}.end.part", f"{self._path}.end.json")
+            write_private(f"{self._path}.end.json", json.dumps(self._ending))
         self._page.write(self._ending)
 
 

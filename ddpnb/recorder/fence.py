@@ -47,11 +47,7 @@ class Announcements:
 
     def __init__(self, path: str, size: int, me: int) -> None:
         length = ROWS * size * 8
-        fd = shared_files.share(path, length)
-        try:
-            self._memory = mmap.mmap(fd, length)
-        finally:
-            os.close(fd)
+        self._memory = shared_files.mapped(shared_files.share(path, length), length)
         self._words = memoryview(self._memory).cast("Q")
         self._path = path
         self._size = size
@@ -114,11 +110,7 @@ class Pairs:
         self._size, self._me = size, me
         self._sizes: dict[int, tuple[Signature, tuple[int, ...]]] = {}  # by the id of a call's signature
         length = _PAIR_ROWS * size * 2 * size * 8
-        fd = shared_files.share(path, length)
-        try:
-            self._words = memoryview(mmap.mmap(fd, length)).cast("Q")
-        finally:
-            os.close(fd)
+        self._words = memoryview(shared_files.mapped(shared_files.share(path, length), length)).cast("Q")
 
     def announce(self, seq: int, call: Signature) -> list[int]:
         """Announce all_to_all ``seq``; returns the indices of members whose sizes do not fit this one's."""

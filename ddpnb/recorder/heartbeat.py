@@ -6,13 +6,13 @@ A job that is only recorded may be killed while it hangs: what a rank did then m
 from __future__ import annotations
 
 import json
-import os
 import sys
 import threading
 from collections.abc import Callable
 from time import monotonic, process_time_ns, sleep  # a script may replace those of the module
 from typing import Any
 
+from ddpnb.files import write_private
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns, of_launcher
 from ddpnb.recorder.encoding import encodable
@@ -67,6 +67,4 @@ class Heartbeat:
             "waits_on": told.get("waits_on"),
             "wakes_in_s": wakes_at - of_launcher(monotonic()) if isinstance(wakes_at, (int, float)) else None,
         }
-        with open(f"{self._path}.part", "w") as file:
-            json.dump(encodable({"at_ns": now, "idle": idle, **kept}), file)
-        os.replace(f"{self._path}.part", self._path)
+        write_private(self._path, json.dumps(encodable({"at_ns": now, "idle": idle, **kept})))

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
+from ddpnb.descriptors import as_socket
 from ddpnb.recorder.protocol import KEEPER, within
 
 AT_ONCE = 250  # descriptors in one message; the kernel takes 253
@@ -38,7 +40,8 @@ def leave_connections(job: str, start: str, rank: int) -> None:
         descriptors = [fd for fd, *_ in connections_of_gloo()]
         said = json.dumps({"start": start, "rank": rank}).encode() + b"\n"
         for at in range(0, len(descriptors), AT_ONCE):
-            socket.send_fds(connection, [said], descriptors[at : at + AT_ONCE])
+            sent = array("i", descriptors[at : at + AT_ONCE])
+            connection.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, sent)], socket.MSG_NOSIGNAL)
             said = b"\n"
 
 
@@ -51,13 +54,13 @@ def connections_of_gloo() -> Iterator[tuple[int, Any, Any]]:
         with suppress(OSError):
             if not os.readlink(f"{_OWN}/{name}").startswith("socket:"):
                 continue
-            one = socket.socket(fileno=int(name))
-            try:
-                if one.family in (socket.AF_INET, socket.AF_INET6) and one.type == socket.SOCK_STREAM:
-                    time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
-                    if time_outs[0] == time_outs[1] != _NEVER and one.getsockopt(
-                        socket.IPPROTO_TCP, socket.TCP_NODELAY
-                    ):
-                        yield int(name), one.getsockname(), one.getpeername()
-            finally:
-                one.detach()
+            with as_socket(int(name)) as one:
+                if one.family not in (socket.AF_INET, socket.AF_INET6) or one.type != socket.SOCK_STREAM:
+                    continue
+                time_outs = [one.getsockopt(socket.SOL_SOCKET, kind, 16) for kind in _TIME_OUTS]
+                if time_outs[0] != time_outs[1] or time_outs[0] == _NEVER:
+                    continue
+                if not one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY):
+                    continue
+                names = one.getsockname(), one.getpeername()
+            yield int(name), *names

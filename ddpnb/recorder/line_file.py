@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 import threading
 from itertools import count
 
@@ -21,11 +19,7 @@ class LineFile:
     """
 
     def __init__(self, path: str) -> None:
-        fd = shared_files.create(path, layout.FILE_SIZE)
-        try:
-            self._memory = mmap.mmap(fd, layout.FILE_SIZE)
-        finally:
-            os.close(fd)
+        self._memory = shared_files.mapped(shared_files.create(path, layout.FILE_SIZE), layout.FILE_SIZE)
         self._memory[:8] = layout.MAGIC
         view = memoryview(self._memory)
         #: fields of the header; columns of the table; the ring of hits

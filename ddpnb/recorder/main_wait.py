@@ -11,6 +11,7 @@ import struct
 import time
 from dataclasses import dataclass
 
+from ddpnb.descriptors import as_socket
 from ddpnb.recorder.kernel_waits import lock_holders, system_call, words
 
 
@@ -104,7 +105,7 @@ def _received(name: str, args: list[int]) -> int:
         fd = args[0] if name in ("read", "recvfrom", "recvmsg") and args else -1
     if fd < 0:
         return -1
-    with contextlib.suppress(OSError, struct.error), socket.socket(fileno=os.dup(fd)) as connection:
+    with contextlib.suppress(OSError, struct.error), as_socket(fd) as connection:
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RECEIVED + 8)
         return int(struct.unpack_from("<Q", info, _TCP_INFO_RECEIVED)[0])
     return -1

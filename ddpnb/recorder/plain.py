@@ -11,6 +11,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ddpnb.files import write_private
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import checkpoints, phases, protocol
@@ -55,7 +56,7 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     endings.at_end = lambda ending: _ended(recorder, number, ending)
     if os.environ.get(protocol.RECORD):
         with suppress(OSError):  # not every file system of a cluster has sockets: then stacks are read from outside
-            SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
+            SocketChannel(folder, rank, recorder.control.answer)
         Heartbeat(recorder.box, recorder.control.answer, os.path.join(folder, f"rank{rank}.stacks.json")).start()
     else:
         job = folder if ours else os.path.dirname(folder)
@@ -63,7 +64,7 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
         if os.environ.get(protocol.HOSTS) and os.environ[protocol.JOB] != os.environ[protocol.FOLDER]:
             sent = os.path.join(folder, f"rank{rank}.sent")
             endings.is_known = lambda: os.path.exists(sent) or not os.path.isdir(folder)
-        SocketChannel(folder, f"rank{rank}.sock", recorder.control.answer)
+        SocketChannel(folder, rank, recorder.control.answer)
     current = recorder
     _introduce(folder, rank, size, address)
 
@@ -87,10 +88,7 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
         "directory": os.getcwd(),
         "command": [str(part)[:200] for part in sys.orig_argv[:20]],
     }
-    path = os.path.join(folder, f"rank{rank}.json")
-    with open(f"{path}.part", "w") as file:
-        json.dump(who, file)
-    os.replace(f"{path}.part", path)
+    write_private(os.path.join(folder, f"rank{rank}.json"), json.dumps(who))
 
 
 def _described(recorder: Recorder, error: BaseException) -> dict[str, Any]:

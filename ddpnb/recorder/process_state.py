@@ -26,6 +26,8 @@ from typing import Any
 
 import torch
 
+from ddpnb.descriptors import Descriptor, out_of_the_way
+from ddpnb.files import private
 from ddpnb.recorder.protocol import RELEASE_SIGNAL as RELEASE
 from ddpnb.recorder.user_frames import is_user_file
 
@@ -112,7 +114,7 @@ def _output_to(log: str) -> Iterator[None]:
     """Standard output and error of the process, at the level of file descriptors, go to ``log``."""
     before = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
     _restore_standard_files(sockets=True)
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    fd = private(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(fd, 1)
     os.dup2(fd, 2)
     os.close(fd)
@@ -130,7 +132,7 @@ def _output_to(log: str) -> Iterator[None]:
         _restore_standard_files(sockets=False)
 
 
-_standard: list[int] = []  # copies of the descriptors 0, 1 and 2 as they were before the first run
+_standard: list[Descriptor] = []  # copies of the descriptors 0, 1 and 2 as they were before the first run
 
 
 def _restore_standard_files(*, sockets: bool) -> None:
@@ -143,11 +145,11 @@ def _restore_standard_files(*, sockets: bool) -> None:
     """
     if not _standard:
         open_missing()
-        _standard.extend(os.dup(number) for number in (0, 1, 2))
+        _standard.extend(Descriptor(out_of_the_way(os.dup(number))) for number in (0, 1, 2))
     for number, copy in enumerate(_standard):
         try:
             if sockets or not _is_in_use(number):
-                os.dup2(copy, number)
+                os.dup2(copy.checked(), number)
         except OSError:
             pass  # the script closed the copy
     open_missing()
@@ -156,7 +158,7 @@ def _restore_standard_files(*, sockets: bool) -> None:
 def _is_in_use(number: int) -> bool:
     """Whether this descriptor is a socket or the like, and not the one of our copy."""
     try:
-        now, before = os.fstat(number), os.fstat(_standard[number])
+        now, before = os.fstat(number), os.fstat(_standard[number].checked())
     except OSError:
         return False
     known = stat.S_ISREG(now.st_mode) or stat.S_ISCHR(now.st_mode) or stat.S_ISFIFO(now.st_mode)

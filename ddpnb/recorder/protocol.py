@@ -6,7 +6,7 @@ The folder of a job (``DDPNB_JOB``) has one folder for each start of a process g
 the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has
 ``rank0.box``, ``rank0.samples`` and ``rank0.lines`` (``model``), ``rank0.json`` (who it is), ``rank0.status`` (how it ended),
 ``rank0.end.json`` (the same with all frames and variables, if there was room), ``rank0.crash`` (what faulthandler wrote) and
-``rank0.sock`` (its control channel). Who started the job takes the connections of ranks that have ended at ``connections.sock``.
+``rank0.sock`` (its control channel) and ``rank0.key`` (what a request there begins with). Who started the job takes the connections of ranks that have ended at ``connections.sock``.
 
 On another host than its launcher a job has a folder of its own (``inject.other_host``), which an agent there makes and
 reads; it has ``joined-PID`` for each process that uses it, and is removed when the launcher knows how all have ended. A
@@ -23,9 +23,12 @@ import hashlib
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
+
+from ddpnb.files import make_folder, private
 
 REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
 FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
@@ -56,7 +59,8 @@ ENVIRONMENT = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
     "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
 )  # fmt: skip
-LONGEST_MESSAGE = 64 << 20  # bytes of a request or an answer on a control channel that is a socket
+LONGEST_REQUEST, LONGEST_ANSWER = 4 << 20, 64 << 20  # bytes on a control channel that is a socket
+KEY_SIZE = 32  # bytes of the secret with which each request there begins
 _STARTS = 1000  # of process groups at one address
 _CLAIM = ".claim"
 JOINED = "joined-"
@@ -143,6 +147,11 @@ def job_folder(environment: Mapping[str, str]) -> str:
     return os.path.join(job, host_folder(host())) if job and environment.get(RECORD) else job
 
 
+def key_file(folder: str, rank: int) -> str:
+    """The file with the secret of the control channel of a rank."""
+    return os.path.join(folder, f"rank{rank}.key")
+
+
 def exit_file(job: str, pid: int) -> str:
     """The file in the folder of a job with the exit status of a process, as the one that started it has written it."""
     return os.path.join(job, f"exit-{pid}")
@@ -161,14 +170,14 @@ def claim(job: str, address: str, rank: int) -> str:
     """
     for start in range(_STARTS):
         folder = start_folder(job, address, start)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        make_folder(folder)
         if _is_over(folder):
             continue
         try:
             os.close(os.open(os.path.join(folder, f"rank{rank}"), os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             continue
-        open(os.path.join(folder, f"{os.getpid()}{_CLAIM}"), "w").close()
+        open(os.path.join(folder, f"{os.getpid()}{_CLAIM}"), "w", opener=private).close()
         return folder
     raise OSError("too many process groups at one address")
 
@@ -202,8 +211,15 @@ def lives(pid: str) -> bool:
         return not os.path.isdir("/proc/self") and exists(int(pid))
 
 
+def sees_processes() -> bool:
+    """Whether this process sees more of others than that they exist: not on a Linux without /proc."""
+    return sys.platform != "linux" or os.path.isdir("/proc/self")
+
+
 def exists(pid: int) -> bool:
     """Whether there is a process with this number, or one that nobody has waited for yet: all that is known without /proc."""
+    if pid <= 0:  # groups of processes
+        return False
     try:
         os.kill(pid, 0)
     except OSError as error:

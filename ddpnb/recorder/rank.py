@@ -16,6 +16,8 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ddpnb.descriptors import Descriptor
+from ddpnb.files import write_private
 from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import (
@@ -222,13 +224,11 @@ class _Spare:
         self._open()
 
     def _open(self) -> None:
-        self._number = os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC)
+        self._kept = Descriptor(os.open(self._folder, os.O_RDONLY | os.O_CLOEXEC))
 
     @contextmanager
     def given_up(self) -> Iterator[None]:
-        with suppress(OSError):  # the script closed it: then there are others
-            if os.path.samestat(os.fstat(self._number), os.stat(self._folder)):
-                os.close(self._number)
+        self._kept.close()
         try:
             yield
         finally:
@@ -240,14 +240,12 @@ def _write(ending: dict[str, Any], path: str) -> None:
     """Write how a script ended, all at once; where that fails, the little that must be known."""
     for content in (ending, {key: ending[key] for key in ("how", "code", "at_ns")}):
         try:
-            with open(path + ".part", "w") as file:
-                json.dump(content, file)
+            write_private(path, json.dumps(content))
         except (OSError, ValueError, TypeError):
             if content is not ending:
                 raise
         else:
             break
-    os.replace(path + ".part", path)
 
 
 current: Rank | None = None

@@ -33,6 +33,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
+from ddpnb.descriptors import Descriptor, as_socket
 from ddpnb.errors import Released
 from ddpnb.recorder.left_connections import connections_of_gloo
 from ddpnb.recorder.protocol import RELEASE_SIGNAL
@@ -67,7 +68,7 @@ class Release:
         self.torn = False  # an exception has ended a backward: the reducers of its models are of no use with this group
         self._looks_at = ""  # host:port where the main thread looks for a store now
         self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
-        self._kept_open: dict[tuple[Any, ...], socket.socket] = {}  # by own and other address
+        self._kept_open: dict[tuple[Any, ...], Descriptor] = {}  # by own and other address
         self._keeping = threading.Lock()
         self._aborting = threading.Thread()
         # The handler of the user's code for SIGCHLD.
@@ -261,30 +262,31 @@ def _shut(connection: Any) -> int:
     copy = _copy(connection)
     if copy is None:
         return 0
-    with copy:
-        return _shut_down(copy, socket.SHUT_RDWR)
-
-
-def _shut_down(connection: socket.socket, how: int) -> int:
     try:
-        connection.shutdown(how)
+        return _shut_down(copy, socket.SHUT_RDWR)
+    finally:
+        copy.close()
+
+
+def _shut_down(connection: Descriptor, how: int) -> int:
+    try:
+        with as_socket(connection.checked()) as shut:
+            shut.shutdown(how)
     except OSError:
         return 0
     return 1
 
 
-def _copy(connection: Any) -> socket.socket | None:
+def _copy(connection: Any) -> Descriptor | None:
     """The connection by a descriptor of its own; None if the descriptor is another connection by now."""
     fd, own, other = connection
     try:
-        copy = socket.socket(fileno=os.dup(fd))
+        copy = Descriptor(os.dup(fd))
     except OSError:
         return None
-    try:
-        if _address(copy.getsockname()) == tuple(own) and _address(copy.getpeername()) == tuple(other):
+    with suppress(OSError), as_socket(copy.checked()) as named:
+        if _address(named.getsockname()) == tuple(own) and _address(named.getpeername()) == tuple(other):
             return copy
-    except OSError:
-        pass
     copy.close()
     return None
 

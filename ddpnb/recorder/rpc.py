@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddpnb.files import write_private
+
 _NAMES = "name", "backend", "rank", "world_size", "rpc_backend_options"
 
 
@@ -32,9 +34,7 @@ def note(folder: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
         OSError: it cannot be written.
     """
     path = os.path.join(folder, f"rpc-{os.getpid()}.json")
-    with open(f"{path}.part", "w") as file:
-        json.dump(start_of(args, kwargs), file)
-    os.replace(f"{path}.part", path)
+    write_private(path, json.dumps(start_of(args, kwargs)))
     return path
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 import threading
 from collections.abc import Callable, Sequence
 from struct import pack
@@ -30,11 +28,8 @@ class SampleFile:
     """
 
     def __init__(self, path: str) -> None:
-        fd = shared_files.take(path, layout.FILE_SIZE)  # readers of the file of the process before keep it
-        try:
-            self._memory = mmap.mmap(fd, layout.FILE_SIZE)
-        finally:
-            os.close(fd)
+        # Readers of the file of the process before keep it.
+        self._memory = shared_files.mapped(shared_files.take(path, layout.FILE_SIZE), layout.FILE_SIZE)
         self._memory[:8] = layout.MAGIC
         self._written = self._began = self._run = 0
         self._lock = threading.RLock()

@@ -7,10 +7,41 @@ room is killed with SIGBUS, and that would be the user's training.
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import mmap
 import os
 
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _BLOCK = bytes(1 << 20)
+_MAP_FIXED = 0x10
+_mmap = ctypes.CDLL(None, use_errno=True).mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+
+
+def mapped(fd: int, size: int) -> mmap.mmap:
+    """Map an open file, and close it. No descriptor is kept: ``mmap.mmap(fd, size)`` would keep a copy.
+
+    Raises:
+        OSError: it cannot be mapped.
+    """
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        replace(memory, mmap.MAP_SHARED, fd)
+    finally:
+        os.close(fd)
+    return memory
+
+
+def replace(memory: mmap.mmap, flags: int, fd: int = -1) -> None:
+    """Put another mapping in the place of this one: of a file, or of memory that is new.
+
+    Raises:
+        OSError: the system refuses it.
+    """
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    if _mmap(address, len(memory), mmap.PROT_READ | mmap.PROT_WRITE, flags | _MAP_FIXED, fd, 0) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def allocate(fd: int, size: int) -> None:

@@ -8,17 +8,14 @@ from __future__ import annotations
 import ctypes
 import json
 import mmap
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from ddpnb.model import status_file as layout
 from ddpnb.recorder import shared_files
 
 _UNBUFFERED = 2  # _IONBF
-_MAP_FIXED = 0x10
 _BRIEF = ("how", "code", "asked", "at_ns", "exception")
 _PLACE = ("file", "line", "function", "user")
 
@@ -28,17 +25,11 @@ class StatusPage:
 
     def __init__(self, path: str) -> None:
         try:
-            fd = shared_files.create(path, layout.SIZE)
+            self._memory = shared_files.mapped(shared_files.create(path, layout.SIZE), layout.SIZE)
         except OSError:
             self._memory = mmap.mmap(-1, layout.SIZE)
-        else:
-            try:
-                self._memory = mmap.mmap(fd, layout.SIZE)
-            finally:
-                os.close(fd)
         self._memory[: len(layout.MAGIC)] = layout.MAGIC
         self.set_status(layout.NO_STATUS)
-        self._replace: Callable[[], object] = lambda: None  # the mapping, by one of this process alone
 
     def follow_exit(self) -> None:
         """Let the C library write the status of ``exit()``: no Python code runs then any more."""
@@ -54,11 +45,6 @@ class StatusPage:
                 libc.setvbuf(ctypes.c_void_p(stream), None, _UNBUFFERED, ctypes.c_size_t(0))
                 self.set_status(layout.NO_STATUS)
                 on_exit(putw, ctypes.c_void_p(stream))
-            access, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_FIXED
-            libc.mmap.restype = ctypes.c_void_p
-            self._replace = partial(
-                libc.mmap, ctypes.c_void_p(address), ctypes.c_size_t(layout.SIZE), access, flags, -1, ctypes.c_long(0)
-            )
 
     def set_status(self, given: int) -> None:
         """The process ends with this status, in a way that the C library does not see."""
@@ -75,7 +61,8 @@ class StatusPage:
 
     def leave(self) -> None:
         """In a forked child, whose end is not that of its parent: from here on it writes to a page of its own."""
-        self._replace()
+        with suppress(OSError):
+            shared_files.replace(self._memory, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _ever_shorter(ending: Mapping[str, Any]) -> list[bytes]:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpnb.files import private
 from ddpnb.model.events import Event
 from ddpnb.model.events.models import ModelNotDescribed
 from ddpnb.model.replicas import UNWRAPPED
@@ -178,7 +179,7 @@ class Followed:
     def _write(self, number: int, told: dict[str, Any]) -> None:
         path = os.path.join(self._folder, f"rank{self._rank}-run{self._run}-model{number}.json")
         try:
-            with open(path + ".part", "w") as file:
+            with open(path + ".part", "w", opener=private) as file:
                 json.dump(told, file, default=str)
             os.replace(path + ".part", path)
         except OSError as error:  # no room: the rest of the watch continues

@@ -14,6 +14,7 @@ from typing import Any
 
 import traitlets
 
+from ddpnb.files import make_folder, private
 from ddpnb.widgets.view import View, module, styles
 
 MOST_FILES = 4096
@@ -119,8 +120,8 @@ class FileDrop(View):
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         for one, size in zip(files, sizes, strict=True):
             path = self._free(plain(str(one["path"])))
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "xb"):
+            make_folder(os.path.dirname(path))
+            with open(path, "xb", opener=private):
                 self._files.append(_File(path, size))
         self._id = given
 

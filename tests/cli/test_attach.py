@@ -72,7 +72,7 @@ def test_a_running_job_is_held_stepped_and_released(job):
             assert "running" in repr(attached)
             assert attached.release().ranks == (0, 1)
             process.communicate(timeout=60)
-            with pytest.raises(WorldError, match=r"(?s)rank 1 is dead.*end the job, and start it again"):
+            with pytest.raises(WorldError, match=r"(?s)this job has ended.*Start it again"):
                 attached.evaluate("step", ranks=1)
     finally:
         end(process)

@@ -165,6 +165,7 @@ def test_without_proc_what_exists_is_never_idle(monkeypatch):
     process = subprocess.Popen(["sleep", "60"])
     try:
         assert list(all_processes()) == []
+        assert sample([0])[0].status == GONE  # of a rank that is about to start
         assert kernel_status(process.pid) == "S"
         assert looks(monkeypatch, 100.0, 100.5, 120.0, status=sample([process.pid])[process.pid].status).idle_s == 0
     finally:

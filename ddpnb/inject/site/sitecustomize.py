@@ -82,7 +82,8 @@ def _spec():
 def _refuse(why):
     """Tell the launcher that this process is not recorded."""
     try:
-        with open(os.path.join(os.environ[_JOB], "refused-%d" % os.getpid()), "w") as file:
+        path = os.path.join(os.environ[_JOB], "refused-%d" % os.getpid())
+        with open(path, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write("%s\n%s" % (sys.executable, why[:500]))
     except (OSError, KeyError):
         pass

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import controls
@@ -92,8 +93,7 @@ class TrainingCurves(Part[Fragment]):
         if not rows:
             raise UsageError("nothing has run yet.")
         path = f"ddpnb-curves.{kind}"
-        with open(path, "wb") as file:
-            file.write(canvas.drawn(_figure(rows), kind))
+        write_whole(path, canvas.drawn(_figure(rows), kind))
         return f"Saved as {path}."
 
 

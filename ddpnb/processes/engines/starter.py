@@ -16,8 +16,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.errors import WorldError
-from ddpnb.recorder.protocol import PARENT, PLACE_OF_RANK
+from ddpnb.errors import LaunchError, WorldError
+from ddpnb.files import make_folder, private
+from ddpnb.recorder.protocol import PARENT, PLACE_OF_RANK, sees_processes
 
 # By its path, so that the working directory is not on the import path: a file of the user must not shadow one of our
 # modules. ``-P`` would do that too, but scripts would see it in sys.flags, and multiprocessing would pass it on to the
@@ -58,10 +59,16 @@ class Starter:
         folder: of the world, for the output of the processes and the files of ipyparallel.
 
     Raises:
+        LaunchError: ipyparallel would not see its processes.
         RuntimeError: no thread can be started.
     """
 
     def __init__(self, folder: str) -> None:
+        if not sees_processes():
+            raise LaunchError(
+                "there is no /proc here, without which ipyparallel starts no processes.",
+                "Mount it (mount -t proc proc /proc), or use ddpnb run, which does not need it.",
+            )
         self._folder = folder
         self._begun: dict[int, Begun] = {}
         self._forks: Begun | None = None
@@ -148,7 +155,7 @@ class Starter:
             OSError: its folder cannot be made.
         """
         folder = os.path.join(self.profile, "log")
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         return os.path.join(folder, f"rank{rank}.log")
 
     def start_forks(self, imports: str, environment: Mapping[str, str]) -> Begun:
@@ -210,7 +217,7 @@ def start(
     Raises:
         OSError: the system refuses.
     """
-    with open(log, "ab") as output:
+    with open(log, "ab", opener=private) as output:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

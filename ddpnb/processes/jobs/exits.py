@@ -8,6 +8,8 @@ import threading
 import time
 from contextlib import suppress
 
+from ddpnb.descriptors import Descriptor
+
 _LOOK_S = 0.1
 
 
@@ -17,30 +19,34 @@ class Exits:
     def __init__(self) -> None:
         self.statuses: dict[int, int] = {}  # process ID -> exit status; negative: the signal
         self.ended_ns: dict[int, int] = {}  # process ID -> when it ended
-        self._descriptors: dict[int, int] = {}  # of processes that live -> process ID
+        self._watched: dict[
+            int, tuple[int, Descriptor]
+        ] = {}  # number of a descriptor -> the process that lives, and it
         self._poll = select.poll()
         self._thread: threading.Thread | None = None
 
     def watch(self, pid: int) -> None:
         """Note how this process ends."""
         with suppress(OSError, AttributeError):  # it has ended; or a kernel without such descriptors
-            descriptor = os.pidfd_open(pid)
-            self._descriptors[descriptor] = pid
-            self._poll.register(descriptor, select.POLLIN)
+            descriptor = Descriptor(os.pidfd_open(pid))
+            self._watched[descriptor.number] = pid, descriptor
+            self._poll.register(descriptor.number, select.POLLIN)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._follow, name="ddpnb exits", daemon=True)
                 self._thread.start()
 
     def _follow(self) -> None:
         while True:
-            for descriptor, _ in self._poll.poll(_LOOK_S * 1000):
-                pid = self._descriptors.pop(descriptor)
+            for number, _ in self._poll.poll(_LOOK_S * 1000):
+                pid, descriptor = self._watched.pop(number)
+                self._poll.unregister(number)
+                if not descriptor.is_ours:  # closed by the program: the end is seen otherwise, without its time
+                    continue
                 self.ended_ns[pid] = time.monotonic_ns()
                 status = exit_status(pid)
                 if status is not None:
                     self.statuses[pid] = status
-                self._poll.unregister(descriptor)
-                os.close(descriptor)
+                descriptor.close()
 
 
 def exit_status(pid: int) -> int | None:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 
+from ddpnb.files import write_private
 from ddpnb.inject import fork_ranks
 from ddpnb.model import status_file
 from ddpnb.processes import descendants
@@ -53,8 +54,7 @@ class ForkedProcesses(SpawnedProcesses):
         }
         for rank, environment in environments.items():
             self._devices[rank] = environment.get(protocol.DEVICE, "")
-        with open(self._path, "w") as file:
-            json.dump({**self._order, "ranks": ranks}, file)
+        write_private(self._path, json.dumps({**self._order, "ranks": ranks}))
         super().start({_PARENT: dict(common)}, timeout)
 
     def _start(self, rank: int, environment: dict[str, str]) -> None:

@@ -18,12 +18,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ddpnb.descriptors import Descriptor, as_socket
 from ddpnb.model import status_file
 from ddpnb.processes.jobs.job_processes import identities
 from ddpnb.recorder import protocol
 from ddpnb.recorder.left_connections import AT_ONCE
+from ddpnb.recorder.socket_channel import is_trusted
 
-_LOOK_S = 0.05
+_LOOK_S, _WAIT_S = 0.05, 1.0
 _SEND_S = 1.0  # for a rank to send what it leaves
 _KEPT_S = 30.0  # at most: what the others wait for is known long before, or is not found
 _ELSEWHERE_S = 5.0  # the same where it is not seen here whether others live
@@ -37,7 +39,7 @@ class _Kept:
     folder: str
     rank: int
     pid: str
-    sockets: list[socket.socket]
+    sockets: list[Descriptor]
     others: list[str]  # process IDs of the ranks here
     everybody: bool  # these are all other ranks
     until: float
@@ -62,12 +64,17 @@ class KeptConnections:
         self._job = job
         self._kept: list[_Kept] = []
         self._closed = self._until_closed = False
-        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._thread = threading.Thread(target=self._follow, name="ddpnb connections", daemon=True)
-        with suppress(OSError):
-            with protocol.within(job) as near:
-                self._listening.bind(os.path.join(near, protocol.KEEPER))
-            self._listening.listen(128)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as made:
+            listens = False
+            with suppress(OSError):
+                with protocol.within(job) as near:
+                    made.bind(os.path.join(near, protocol.KEEPER))
+                os.chmod(os.path.join(job, protocol.KEEPER), 0o600)
+                made.listen(128)
+                listens = True
+            self._listening = Descriptor(made.detach())
+        if listens:
             self._thread.start()
 
     @property
@@ -81,20 +88,29 @@ class KeptConnections:
 
     def _follow(self) -> None:
         ready = select.poll()
-        ready.register(self._listening, select.POLLIN)
+        number = self._listening.number
+        ready.register(number, select.POLLIN)
+        listens = True
         while not self._closed:
-            events = ready.poll(_LOOK_S * 1000 if self._kept else None)
-            with suppress(Exception):  # what comes may be anything
-                if events and not self._closed:
-                    self._take(self._listening.accept()[0])
+            events = ready.poll((_LOOK_S if self._kept else _WAIT_S) * 1000)
+            if listens and events and not self._closed:
+                listens = self._listening.is_ours
+                if not listens:  # closed by the program: ranks that end leave nothing any more
+                    ready.unregister(number)
+                with suppress(Exception):  # what comes may be anything
+                    with as_socket(self._listening.checked()) as listening:
+                        connection = listening.accept()[0]
+                    self._take(connection)
             for one in [one for one in self._kept if one.is_over and not self._until_closed]:
                 self._kept.remove(one)
                 _close(one.sockets)
 
     def _take(self, connection: socket.socket) -> None:
-        sockets: list[socket.socket] = []
+        sockets: list[Descriptor] = []
         try:
             with connection:
+                if not is_trusted(connection):
+                    return
                 said = _received(connection, sockets)
             rank, folder = int(said["rank"]), os.path.join(self._job, os.path.basename(str(said["start"])))
             known = identities(folder)
@@ -111,8 +127,8 @@ class KeptConnections:
     def close(self) -> None:
         """Close what is kept, and take nothing more."""
         self._closed = True
-        with suppress(OSError):
-            self._listening.shutdown(socket.SHUT_RDWR)  # wakes the thread
+        with suppress(OSError), as_socket(self._listening.checked()) as listening:
+            listening.shutdown(socket.SHUT_RDWR)  # wakes the thread
         if self._thread.ident is not None:
             self._thread.join(_SEND_S)
         self._listening.close()
@@ -120,18 +136,18 @@ class KeptConnections:
             _close(self._kept.pop().sockets)
 
 
-def _received(connection: socket.socket, sockets: list[socket.socket]) -> Mapping[str, Any]:
+def _received(connection: socket.socket, sockets: list[Descriptor]) -> Mapping[str, Any]:
     connection.settimeout(_SEND_S)
     text = b""
     while True:
         part, descriptors, _, _ = socket.recv_fds(connection, 4096, AT_ONCE, socket.MSG_CMSG_CLOEXEC)
-        sockets += [socket.socket(fileno=descriptor) for descriptor in descriptors]
+        sockets += map(Descriptor, descriptors)
         text += part
         if not part or len(text) > 4096 or len(sockets) > _MOST:
             return json.loads(text)
 
 
-def _close(sockets: list[socket.socket]) -> None:
+def _close(sockets: list[Descriptor]) -> None:
     for one in sockets:
         with suppress(OSError):
             one.close()

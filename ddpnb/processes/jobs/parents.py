@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from ddpnb.files import private
 from ddpnb.inject import fork_ranks
 from ddpnb.processes import descendants
 from ddpnb.recorder import protocol
@@ -137,7 +138,7 @@ class _Source:
             protocol.PARENT: str(os.getpid()),
         }
         self._socket, theirs = socket.socketpair()
-        with theirs, open(os.path.join(self._folder.name, "log"), "ab") as log:
+        with theirs, open(os.path.join(self._folder.name, "log"), "ab", opener=private) as log:
             self._process = subprocess.Popen(
                 [sys.executable, fork_ranks.__file__, "serve", str(theirs.fileno()), str(_IDLE_S)],
                 stdin=subprocess.DEVNULL,

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.recorder.protocol import LONGEST_MESSAGE, within
+from ddpnb.recorder.protocol import KEY_SIZE, LONGEST_ANSWER, key_file, within
+from ddpnb.recorder.socket_channel import is_trusted
 
 _LENGTH = struct.Struct("<I")
 
@@ -32,7 +33,7 @@ class _Asked:
         if len(self.received) < _LENGTH.size:
             return None
         length = _LENGTH.unpack_from(self.received)[0]
-        if length > LONGEST_MESSAGE:
+        if length > LONGEST_ANSWER:
             raise ValueError("the answer is too long")
         return bytes(self.received[_LENGTH.size :]) if len(self.received) >= _LENGTH.size + length else None
 
@@ -49,10 +50,11 @@ def ask_each(folder: str, requests: Mapping[int, Mapping[str, Any]], timeout: fl
     deadline = time.monotonic() + timeout
     with selectors.DefaultSelector() as selector:
         for rank, request in requests.items():
-            connection = _connected(folder, rank)
+            key = _key(folder, rank)
+            connection = _connected(folder, rank) if key else None
             if connection is not None:
                 text = json.dumps(request).encode()
-                asked = _Asked(rank, connection, _LENGTH.pack(len(text)) + text)
+                asked = _Asked(rank, connection, key + _LENGTH.pack(len(text)) + text)
                 selector.register(connection, selectors.EVENT_WRITE, asked)
         while selector.get_map() and (left := deadline - time.monotonic()) > 0:
             for key, _ in selector.select(left):
@@ -75,12 +77,22 @@ def ask_each(folder: str, requests: Mapping[int, Mapping[str, Any]], timeout: fl
     return {rank: answers[rank] for rank in requests if rank in answers}
 
 
+def _key(folder: str, rank: int) -> bytes:
+    """The secret of a rank; empty before it has one."""
+    with suppress(OSError), open(key_file(folder, rank), "rb") as file:
+        key = file.read(KEY_SIZE)
+        return key if len(key) == KEY_SIZE else b""
+    return b""
+
+
 def _connected(folder: str, rank: int) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:
         with within(folder) as near:
             connection.connect(os.path.join(near, f"rank{rank}.sock"))
+        if not is_trusted(connection):
+            raise PermissionError("a process of another user")
     except OSError:
         connection.close()
         return None

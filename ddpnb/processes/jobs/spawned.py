@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ddpnb.errors import WorldError
+from ddpnb.files import private
 from ddpnb.processes import descendants
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
@@ -99,7 +100,7 @@ class SpawnedProcesses(JobProcesses):
 
     def _start(self, rank: int, environment: dict[str, str]) -> None:
         self._devices[rank] = environment.get(protocol.DEVICE, "")
-        with open(self._logs[rank], "ab") as log:
+        with open(self._logs[rank], "ab", opener=private) as log:
             self._children[rank] = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any
 
+from ddpnb.files import make_folder, private, write_private
 from ddpnb.model import blackbox, samples
 from ddpnb.processes import connections, descendants, gpus, process_samples, py_spy, source_text
 from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
@@ -165,7 +166,7 @@ class Agent:
                     self._paged.renew(os.path.basename(path))
             own = {name: value for name, value in os.environ.items() if name not in (protocol.AGENT, protocol.PARENT)}
             whole = {**defaults, **own, **environment, protocol.PARENT: str(os.getpid())}
-            with open(self._log_of(rank), "ab") as log:
+            with open(self._log_of(rank), "ab", opener=private) as log:
                 self._ranks[rank] = subprocess.Popen(
                     [*CHILD, "engine", self._own.path, *ENGINE_ARGS,
                      f"--profile-dir={os.path.join(self._own.path, 'profile')}",
@@ -209,14 +210,13 @@ class Agent:
     def put(self, path: str, text: str) -> None:
         """Write a file that the ranks read: the lines of a cell."""
         if not self._shared[self._output]:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            write_private(path, text)
 
     def share(self, folder: str, token: str) -> None:
         """Make a folder for the output of ranks, which is sent. Not if it is the launcher's own folder."""
         if os.path.exists(os.path.join(folder, token)):
             return
-        os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         if any(os.path.commonpath([folder, made.path]) == made.path for made in self._made):
             return  # it is sent with the folder of the world
         for name in os.listdir(folder):  # as the launcher has done: the log of an earlier run is not that of this one
@@ -294,15 +294,14 @@ def begin() -> None:
     own = LockedFolder(tempfile.gettempdir())
     os.chdir(own.path)
     connection = os.path.join(own.path, "connection.json")
-    with open(os.open(connection, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        json.dump(config["connection"], file)
+    write_private(connection, json.dumps(config["connection"]))
     try:
         current = Agent(config, own)
     except BaseException:
         remove_path(own.path)
         raise
     profile = os.path.join(own.path, "profile")
-    os.mkdir(profile)
+    make_folder(profile)
     sys.argv += [f"--IPEngine.url_file={connection}", f"--profile-dir={profile}"]
 
 

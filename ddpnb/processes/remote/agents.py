@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.errors import LaunchError
+from ddpnb.files import private
 from ddpnb.processes.engines.client import Client
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.remote.engine_channel import EngineChannel
@@ -74,7 +75,7 @@ class Agents:
             return {"host": host.name, "cpus": host.cpus, "folders": [self._memory, self._folder], **common}
 
         for path in tokens:
-            open(path, "w").close()
+            open(path, "w", opener=private).close()
         try:
             pids = self._hosts.start_agents(config, names, deadline)
             self._pids |= pids

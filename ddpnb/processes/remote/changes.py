@@ -15,7 +15,7 @@ from typing import Any
 
 PAGE = 4096
 PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines|status)")
-_NOT_SENT = re.compile(r"fence-.*|rank\d+|.*\.(?:new|part|sock|py|claim|sent)|\..*")
+_NOT_SENT = re.compile(r"fence-.*|rank\d+|.*\.(?:new|part|sock|key|py|claim|sent)|\..*")
 _GROWING = re.compile(r".*\.(?:log|displays|crash)")
 LOG = re.compile(r"rank\d{1,9}\.(?:log|displays)")
 _LARGEST = 16 << 20  # bytes of one file that are sent

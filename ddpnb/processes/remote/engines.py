@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ddpnb.errors import LaunchError, WorldError
+from ddpnb.files import private
 from ddpnb.model import phrases
 from ddpnb.processes.devices import Plan
 from ddpnb.processes.engines.client import Reply
@@ -247,7 +248,7 @@ class RemoteEngines(Engines):
     def share(self, folder: str, ranks: Iterable[int]) -> None:
         token = os.path.join(folder, f".{secrets.token_hex(12)}")
         hosts = dict.fromkeys(self.hosts[rank] for rank in ranks)
-        open(token, "w").close()
+        open(token, "w", opener=private).close()
         try:
             for host in hosts:
                 self.links[host].mirror.allow(folder)

@@ -6,6 +6,7 @@ import contextlib
 import os
 from typing import Any
 
+from ddpnb.files import make_folder, write_private
 from ddpnb.model import blackbox, line_file, samples, status_file
 from ddpnb.processes.remote.changes import PAGE, PAGED, unpacked
 from ddpnb.recorder import shared_files
@@ -75,13 +76,11 @@ class Mirror:
         path = os.path.normpath(os.path.join(root, name))
         if os.path.isabs(name) or os.path.commonpath([path, root]) != root or path == root:
             raise ValueError(f"not below its folder: {name!r:.60}")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_folder(os.path.dirname(path))
         if offset >= 0:
             fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             with contextlib.closing(os.fdopen(fd, "wb")) as file:
                 file.seek(offset)
                 file.write(data)
             return
-        with open(f"{path}.part", "wb") as file:
-            file.write(data)
-        os.replace(f"{path}.part", path)
+        write_private(path, data)

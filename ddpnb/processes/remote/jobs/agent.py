@@ -21,6 +21,7 @@ from typing import Any
 
 import zmq
 
+from ddpnb.files import write_private
 from ddpnb.inject import other_host
 from ddpnb.processes import descendants, gpus
 from ddpnb.processes.jobs.kept_connections import KeptConnections
@@ -236,9 +237,7 @@ def main() -> None:
         launcher = Launcher(order)
         own = LockedFolder.at(order["folder"])
         ready = {"pid": os.getpid(), "started": protocol.started(os.getpid()), "ahead_ns": launcher.ahead_ns}
-        path = os.path.join(own.path, "agent.json")
-        with open(path, "w") as file:
-            json.dump(ready, file)
+        write_private(os.path.join(own.path, "agent.json"), json.dumps(ready))
         agent = JobAgent(own, order["job"])
         launcher.begin()
     except Exception as error:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+from ddpnb.files import make_folder
 from ddpnb.processes.rank_processes import Answer
 from ddpnb.processes.remote.jobs.messages import of_start
 from ddpnb.processes.remote.link import Channel, Link
@@ -86,7 +87,7 @@ class JobMirror(Mirror):
             if not of_start(name):
                 raise ValueError(f"no start of a process group: {name!r:.60}")
             folder = os.path.join(self._job, name)
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+            make_folder(folder)
             mirror = self._mirrors.setdefault(name, Mirror(folder))
             mirror.take({"ranks": {}, "paged": files["paged"], "roots": [folder], "others": [files["others"]]})
 

@@ -19,6 +19,7 @@ import zmq
 from zmq.utils import z85
 
 from ddpnb.errors import WorldError
+from ddpnb.files import write_private
 from ddpnb.inject import other_host
 from ddpnb.processes.environment import working_directory
 from ddpnb.processes.remote import addresses
@@ -134,8 +135,8 @@ class JobHosts:
             threading.Thread(target=before.close, daemon=True).start()
         path = os.path.join(self._job, WAY)
         if not os.path.exists(path):
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-                json.dump(self._way | {"pid": os.getpid(), "started": protocol.started(os.getpid())}, file)
+            here = {"pid": os.getpid(), "started": protocol.started(os.getpid())}
+            write_private(path, json.dumps(self._way | here))
 
     def _relay(self, sender: list[bytes], message: dict[str, Any]) -> None:
         """Pass on what another process of this host asks of an agent, or say what the last look has shown."""

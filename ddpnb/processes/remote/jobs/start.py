@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+from ddpnb.files import private
 from ddpnb.model import status_file
 from ddpnb.processes import connections, py_spy, source_text
 from ddpnb.processes.jobs import sockets
@@ -59,7 +60,7 @@ class Start:
         for rank in self.ranks:
             if self._is_known(rank):
                 with contextlib.suppress(OSError):
-                    open(os.path.join(self._folder, f"rank{rank}.sent"), "x").close()
+                    open(os.path.join(self._folder, f"rank{rank}.sent"), "x", opener=private).close()
 
     def answer(self, verb: str, given: list[Any]) -> Any:
         """What the launcher asks of these ranks."""
