@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from ddpnb.control.before_group import BeforeGroup
 from ddpnb.control.end_by_signal import grace_s
-from ddpnb.control.job_ranks import monitor_job
+from ddpnb.control.group_watch import GroupWatch
 from ddpnb.control.plain_run import prepare_logs
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
@@ -27,7 +27,7 @@ from ddpnb.files import private
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.folder import Folders
-from ddpnb.processes.jobs.command import Command, local_size, may_leave_host
+from ddpnb.processes.jobs.command import Command, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.jobs.kept_connections import KeptConnections
@@ -47,77 +47,6 @@ _FOR_PROGRAMS = (signal.SIGUSR1, signal.SIGUSR2)  # signals that do not end a co
 _SHUTDOWN = re.compile(r"--shutdown[-_]timeout[= ](\d{1,9})\b")  # of torchrun
 _ATTEMPTS = 4  # that failed and are named
 _WORST = ("ok", "released", "crash", "divergence", "hang")
-
-
-class GroupWatch:
-    """The ranks of one start of a process group: gathered, then monitored.
-
-    Args:
-        processes: of its ranks.
-        patience: seconds that a rank may be blocked outside any collective, and that further ranks are waited for.
-        end_after_patience: as for ``RunMonitor``.
-    """
-
-    def __init__(self, processes: JobProcesses, patience: float, end_after_patience: bool) -> None:
-        self.processes = processes
-        self.monitor: RunMonitor | None = None
-        self._patience, self._end_after_patience = patience, end_after_patience
-        self.is_followed = False  # it had ended when another one began: the command has continued
-        self._count, self._since = 0, time.monotonic()
-        self._stuck_since: float | None = None
-
-    @property
-    def begun(self) -> bool:
-        """Whether a rank of it has been seen."""
-        return self._count > 0
-
-    @property
-    def living(self) -> list[Identity]:
-        """The ranks whose processes have not ended."""
-        return [known for rank, known in self.processes.found().items() if self.processes.alive(rank)]
-
-    @property
-    def is_known(self) -> bool:
-        """Whether its outcome is."""
-        return self.monitor is not None and self.monitor.known.is_set()
-
-    @property
-    def hangs(self) -> bool:
-        """Whether its ranks can never continue."""
-        found = self.monitor.diagnosis if self.monitor is not None else None
-        return found is not None and found.outcome == "hang" and found.settled
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether its outcome is known, and its ranks did not get to their end."""
-        return self.monitor is not None and self.monitor.outcome in ("crash", "hang")
-
-    @property
-    def is_stuck(self) -> bool:
-        """Whether its ranks can never continue, and nobody ends them: once a rank has failed, a launcher has some time to."""
-        if self.monitor is None or not self.is_known or not self.hangs or not self.living:
-            return False
-        now = time.monotonic()
-        self._stuck_since = self._stuck_since or now
-        endings = map(self.monitor.observer.ending, self.monitor.ranks)
-        failed = any(ending is not None and not ending.well for ending in endings)
-        return not failed or now - self._stuck_since > self._patience
-
-    def look(self) -> None:
-        """Begin to monitor once all ranks of this host are there, or no more have come for some time."""
-        if self.monitor is not None:
-            return
-        found, now = self.processes.found(), time.monotonic()
-        if len(found) != self._count:
-            self._count, self._since = len(found), now
-        if not found:
-            return
-        ended = any(self.processes.exit_status(rank) is not None for rank in found)
-        if len(found) >= local_size(self.processes) or ended or now - self._since > self._patience:
-            size = max(known.size for known in found.values())
-            self.monitor = monitor_job(
-                self.processes, range(size), self._patience, end_after_patience=self._end_after_patience, say=_say
-            )
 
 
 class CommandRun:
@@ -210,7 +139,9 @@ class CommandRun:
         status = self._command.status
         for folder in self._command.starts():
             if folder not in self._groups:
-                self._groups[folder] = GroupWatch(self._processes_in(folder), self._patience, self._end_after_patience)
+                self._groups[folder] = GroupWatch(
+                    self._processes_in(folder), self._patience, self._end_after_patience, _say
+                )
             self._look(self._groups[folder])
         monitors = self._monitors
         if any(group.is_stuck for group in self._groups.values()):
