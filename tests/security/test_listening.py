@@ -30,7 +30,7 @@ def test_a_job_listens_on_no_port_but_those_of_torch(how, tmp_path):
     """Requests come through a Unix socket in a private folder."""
     script = tmp_path / "listens.py"
     script.write_text(_SCRIPT)
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: PLW1510
         [sys.executable, "-m", "ddpnb", "run", *how, script], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
