@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ddpnb.recorder import clock, parent_death, protocol
+from ddpnb.texts import shell_word
 
 START_S = 15.0  # for the agent to say whether it has reached the launcher
 _TICK_S = 0.01
@@ -188,7 +189,7 @@ def _only_record(why: str, alone: str, note: str) -> None:
         file.write(why)
     print(
         f"ddpnb: the ranks on host {protocol.host()} are not watched, only recorded: {why[:500]}. What they do: "
-        f"ddpnb diagnose {alone}",
+        f"ddpnb diagnose {shell_word(alone)}",
         file=sys.stderr,
         flush=True,
     )
