@@ -23,7 +23,7 @@ def classes(everyone: Mapping[int, Behaviour]) -> dict[int, tuple[int, ...]]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, behaviour in sorted(everyone.items()):
         alike[_kind(behaviour)].append(rank)
-    return {rank: tuple(ranks) for ranks in alike.values() for rank in ranks}
+    return {rank: ranks for ranks in map(tuple, alike.values()) for rank in ranks}
 
 
 def _kind(behaviour: Behaviour) -> object:
