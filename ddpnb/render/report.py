@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
-from ddpnb.texts import shortened
+from ddpnb.texts import printable, shortened
 
 _FEW = 3  # files of one format that are named
 _PATH = 80  # characters
@@ -43,4 +43,4 @@ def _files(paths: list[str]) -> str:
 
 
 def _short(path: str) -> str:
-    return shortened(path[::-1], _PATH)[::-1]
+    return shortened(printable(path[-4096:])[::-1], _PATH)[::-1]
