@@ -42,7 +42,7 @@ def comment(text: str, longest: int = 160) -> str:
 
 def shell_word(path: str) -> str:
     """The path of a file as a word of a command line that is shown to be typed: no option, and no command."""
-    return printable(shlex.quote(f"./{path}" if path.startswith("-") else path))
+    return printable(shlex.quote(f"./{path}" if path.startswith("-") else path)).replace("\n", "\ufffd")
 
 
 def shortened(text: str, longest: int) -> str:

@@ -35,9 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file; returns the exit status."""
     from ddpnb.cli import say
+    from ddpnb.model.names import one_line
     from ddpnb.texts import shell_word
 
-    path = name = arguments.output
+    path, name = arguments.output, one_line(arguments.output)
     kind = path.lower().removesuffix(".gz")
     if kind.endswith((".json", ".html", ".htm", *_PICTURES)):
         from ddpnb.loading import load

@@ -56,7 +56,9 @@ class ReportFile:
         with self._opened() as file:
             data = self._read(file, most + 1)
         if len(data) > most:
-            raise UsageError(f"{self.path} is too large: more than {most >> 20} MiB.", "Give a part of it.")
+            raise UsageError(
+                f"{arguments.short(self.path)} is too large: more than {most >> 20} MiB.", "Give a part of it."
+            )
         return data
 
     def ends(self, first: int = FIRST, last: int = LAST) -> tuple[bytes, bytes]:
@@ -158,7 +160,9 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[ReportFile]:
         for found in _below(name):
             files += _unpacked(found)
             if len(files) > MOST_FILES:
-                raise UsageError(f"{name} holds more than {MOST_FILES} files.", "Give the folder of one job.")
+                raise UsageError(
+                    f"{arguments.short(name)} holds more than {MOST_FILES} files.", "Give the folder of one job."
+                )
     return files
 
 
@@ -215,13 +219,17 @@ def _members(path: str) -> list[ReportFile]:
         with open(path, "rb") as file:
             entries = sum(chunk.count(_ENTRY) for chunk in iter(lambda: file.read(_CHUNK), b""))
         if entries > MOST_FILES:  # before its table is read
-            raise UsageError(f"{path} holds more than {MOST_FILES} files.", "Give the files of one job.")
+            raise UsageError(
+                f"{arguments.short(path)} holds more than {MOST_FILES} files.", "Give the files of one job."
+            )
         archive = zipfile.ZipFile(path)
         members = [one for one in archive.infolist() if not one.is_dir()]
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{path} is a damaged archive ({error}).", "Unpack it and give the folder.") from None
+        raise UsageError(
+            f"{arguments.short(path)} is a damaged archive ({error}).", "Unpack it and give the folder."
+        ) from None
 
     def opener(member: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
         def opened() -> IO[bytes]:

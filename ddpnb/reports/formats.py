@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.reports import (
     debug_pages,
@@ -82,7 +83,9 @@ def facts_of(log: Log, check: Callable[[], None] = lambda: None) -> list[Found]:
                 check()
             check()
             if len(facts) > _MOST_FACTS:
-                raise UsageError(f"{log.path} repeats itself too often for a log.", "Give its last part.")
+                raise UsageError(
+                    f"{arguments.short(log.path)} repeats itself too often for a log.", "Give its last part."
+                )
             if facts:
                 found.append(Found(log.path, text.name, tuple(facts)))
     return _without_repeats(_with_ranks(_named(log, found)))
