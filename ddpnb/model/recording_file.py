@@ -38,7 +38,7 @@ _NAMES = frozenset({"function", "name", "label", "op", "thread"})  # shown as th
 _MOST = 64 << 20  # bytes of JSON in a file that is read
 _MOST_VALUES = 6_000_000
 _COSTS = {b",": 1, b"[": 2, b"{": 4}  # in values of 64 bytes: no value is without one of these before it
-_MOST_RANKS = 1 << 16
+_RANKS = range(1 << 16)
 _KEPT = 200_000  # calls of all ranks that are written, and time marks: what all of them take can be read
 _LONGEST_HEADER = 1 << 16
 _CHUNK = 1 << 16
@@ -115,9 +115,8 @@ def load(path: str | os.PathLike[str]) -> Recording:
         del text
         reader = _Reader(header["fields"], content["tables"], _MOST_VALUES - values)
         recording = reader.decode(Recording, content["recording"])
-        known = range(_MOST_RANKS)
-        named = all(rank == record.rank and rank in known for rank, record in recording.ranks.items())
-        if not named or not 0 <= recording.world_size <= len(known):
+        named = all(rank == record.rank and rank in _RANKS for rank, record in recording.ranks.items())
+        if not named or not 0 <= recording.world_size <= len(_RANKS):
             raise ValueError("no such rank")
         return recording
     except UsageError:
@@ -229,6 +228,9 @@ class _Reader:
         self._shared = {
             kind: [self._object(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
         }
+
+        if not all(rank in _RANKS for group in self._shared[Group] for rank in group.ranks):
+            raise ValueError("no such rank")
 
     def decode(self, hint: Any, value: Any) -> Any:
         if hint is Any:

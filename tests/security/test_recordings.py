@@ -96,6 +96,15 @@ def many_calls() -> bytes:
     return packed(json.dumps(content).encode())
 
 
+def many_groups() -> bytes:
+    """A dump in which each entry is a call of another group."""
+    entry = (
+        b'{"profiling_name":"nccl:all_reduce","input_sizes":[[%s]],"collective_seq_id":1,"process_group":["%%d","x"]},'
+    )
+    entry = entry % b",".join(b"%d" % one for one in range(60))
+    return b'{"entries":[' + b"".join(entry % one for one in range(200_000)) + b"0]}"
+
+
 MEMBER = gzip.compress(b"", 1)
 LONG_NAME = b"\x1f\x8b\x08\x08" + bytes(6) + b"a" * (4 << 20) + b"\0" + MEMBER[10:]
 QUICK: dict[str, tuple[str, Callable[[], bytes], str]] = {
@@ -110,6 +119,7 @@ QUICK: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "a rank below 0": (".ddpnb", lambda: defaults([[-1, [-1]]], 4), "refused"),
     "ranks of other numbers": (".ddpnb", lambda: defaults([[0, [1]], [1, [0]]], 2), "refused"),
     "ranks without end": (".ddpnb", lambda: changed(world_size=1 << 62), "refused"),
+    "a group of no ranks": (".ddpnb", lambda: packed(BODY.replace(b"[[0,1,2,3],", b"[[0,18446744073709551615],")), "refused"),
     "fewer than no rank": (".ddpnb", lambda: changed(world_size=-1), "refused"),
     "many ranks": (".ddpnb", lambda: changed(world_size=1 << 16), "read"),
     "members": (".ddpnb", lambda: MEMBER * 200_000, "refused"),
@@ -134,6 +144,8 @@ SLOW: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "one line": (".log", lambda: b"[rank0]: RuntimeError: " + b"x" * (64 << 20), "read"),
     "a large archive": (".zip", lambda: archive(zipfile.ZIP_DEFLATED, 300), "refused.*longer than logs of that size"),
     "entries": (".zip", lambda: archive(zipfile.ZIP_STORED, 60_000, b"x"), "refused.*more than 50000 files"),
+    "groups of a dump": ("_rank_0.json", many_groups, "read"),
+    "lists of a dump": ("_rank_0.json", lambda: b'{"entries":[{"profiling_name":"nccl:x","x":[' + b"[]," * (20 << 20) + b"0]}]}", "refused.*more memory"),
     "failure tables": (".log", lambda: varied("torchrun.log"), "read|refused"),
     "stacks": (".log", lambda: varied("stacks/py-spy.txt"), "read|refused"),
 }  # fmt: skip
