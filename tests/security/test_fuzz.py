@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.socket_channel import SocketChannel
 from ddpnb.reenactment.representatives import classes
+from ddpnb.views.columns import EVENT
+from ddpnb.views.lane_calls import LaneCalls
 from tests.security import mutations
 from tests.security.mutations import MUTATIONS, attempts
 
@@ -150,3 +153,14 @@ def test_ranks_that_do_the_same_share_one_class():
     behaviour = MagicMock(made=(), making=None)
     found = classes(dict.fromkeys(range(100), behaviour))
     assert len({id(ranks) for ranks in found.values()}) == 1
+
+
+@pytest.mark.timeout(20)
+def test_a_lane_that_has_dropped_all_its_calls_takes_others():
+    """It was found by a recording of 100,000 calls, whose picture was never done."""
+    lane = LaneCalls(0)
+    lane.drop(1)
+    new = np.zeros(3, EVENT)
+    new["number"] = range(1, 4)
+    lane.take(new)
+    assert lane.all()["number"].tolist() == [1, 2, 3]
