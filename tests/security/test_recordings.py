@@ -38,7 +38,8 @@ from ddpnb.errors import UsageError
 from ddpnb.loading import load
 for path in sys.argv[1:]:
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + {SECONDS}, resource.RLIM_INFINITY))
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used.ru_utime + used.ru_stime) + {SECONDS}, hard))
     try:
         outcome = "read: " + str(diagnose(load(path)))
     except UsageError as error:
