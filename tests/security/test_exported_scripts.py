@@ -127,7 +127,11 @@ def test_no_text_leaves_its_place(leaving):
 def test_no_text_of_any_kind_of_hang_leaves_its_place(kind, leaving):
     recording = recording_of(kind)
     for field in ("", *FIELDS):
-        check(script_of(plan_of(poisoned(recording, leaving, field)), leaving, file=leaving))
+        try:
+            plan = plan_of(poisoned(recording, leaving, field))
+        except UsageError:  # without its facts it has nothing to re-enact
+            continue
+        check(script_of(plan, leaving, file=leaving))
 
 
 def test_the_file_of_a_recording_is_exported_whatever_its_name_is(tmp_path, monkeypatch):
