@@ -27,6 +27,7 @@ from ddpnb.processes.environment import working_directory
 from ddpnb.recorder.components import Component, called_components, component
 from ddpnb.render.bisection import trial as line
 from ddpnb.source.options import declared
+from ddpnb.texts import shell_word
 from ddpnb.world import World
 from ddpnb.world_probes import RanksProber, WorldProber
 
@@ -284,7 +285,9 @@ def continued(path: str) -> Bisection:
         command = [str(one) for one in options["command"]]
         script, repeat = not options["launcher"], options["repeat"]
         if options["module"]:
-            raise UsageError("this search runs a module.", f"Continue it with: ddpnb bisect --resume {path}")
+            raise UsageError(
+                "this search runs a module.", f"Continue it with: ddpnb bisect --resume {shell_word(os.fspath(path))}"
+            )
         bisection = bisect(
             command[0] if script else command,
             *(command[1:] if script else ()),

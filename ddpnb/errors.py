@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ddpnb.texts import printable
+
 
 class DdpnbError(Exception):
     """Base class of the exceptions of ddpnb.
@@ -12,9 +14,8 @@ class DdpnbError(Exception):
     """
 
     def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.hint = hint
+        self.what, self.hint = printable(what), printable(hint)  # names of files and messages of ranks are in both
+        super().__init__(self.what)
 
     def __str__(self) -> str:
         return f"{self.what}\n  {self.hint}" if self.hint else self.what

@@ -17,6 +17,7 @@ from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.early import Early
 from ddpnb.processes.engines.fork_server import imports_for
 from ddpnb.processes.environment import ReservedPort, working_directory
+from ddpnb.texts import printable
 
 if TYPE_CHECKING:
     import ipyparallel
@@ -138,7 +139,7 @@ def _close(world: World) -> None:
 
 def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        print(f"ddpnb: warning: {warning}", file=sys.stderr)
+        print(f"ddpnb: warning: {printable(warning)}", file=sys.stderr)
 
 
 def doctor(n: int = 2, *, backend: str | None = None, timeout: float = 60.0, quiet: bool = False) -> Checkup:

@@ -1,11 +1,48 @@
-"""Texts that are too long for where they are shown."""
+"""Texts as they are shown: cut where they are too long, and safe for a terminal, a comment and a command line.
+
+What is cleaned here comes from strangers: names of files, recordings, logs, messages of ranks.
+"""
 
 from __future__ import annotations
 
 import re
+import shlex
 
 _LAST_BLANK = re.compile(r"\s\S*\Z")
 _END = "..."
+# What drives a terminal, or changes how the text around it looks without being seen: controls of seven and of eight bits,
+# bidirectional marks, characters without width, fillers, tags, and surrogates, which stand for bytes of odd file names.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+_STYLE = re.compile(r"(\x1b\[[\d;]*m)")
+
+
+def printable(text: str, *, styled: bool = False) -> str:
+    """Text of a stranger without what is not seen: it must not drive the reader's terminal, nor show another order.
+
+    Args:
+        text: any text.
+        styled: colours stay: it is a whole output, whose parts have been cleaned before they were coloured.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if styled:
+        return "".join(part if turn % 2 else printable(part) for turn, part in enumerate(_STYLE.split(text)))
+    return _UNSEEN.sub("\ufffd", text.replace("\r", ""))
+
+
+def comment(text: str, longest: int = 160) -> str:
+    """A text of a stranger as the rest of a comment in a script, of Python or of a shell: one line of ASCII."""
+    line = "".join(c if c.isprintable() else "\ufffd" for c in text[: 2 * longest])
+    return shortened(line, longest).encode("ascii", "backslashreplace").decode()
+
+
+def shell_word(path: str) -> str:
+    """The path of a file as a word of a command line that is shown to be typed: no option, and no command."""
+    return printable(shlex.quote(f"./{path}" if path.startswith("-") else path)).replace("\n", "\ufffd")
 
 
 def shortened(text: str, longest: int) -> str:

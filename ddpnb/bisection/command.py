@@ -202,7 +202,7 @@ class CommandSpace:
 def _variable(text: str) -> Varied:
     name, equals, given = text.partition("=")
     harmless, *between, failing = _values(given) or ("", "")
-    if not equals or not name or harmless == failing:
+    if not equals or not (name.isidentifier() and name.isascii()) or harmless == failing:
         raise UsageError(
             f"--env {text!r} needs a harmless and a failing value.",
             "Write --env 'NAME=HARMLESS|FAILING'; an empty value means that it is not set.",

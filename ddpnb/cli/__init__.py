@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ddpnb import __version__, interrupts
 from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.texts import printable
 
 if TYPE_CHECKING:
     import argparse
@@ -32,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("interrupted; no ranks are left running" if given[:1] and given[0] in _WITH_RANKS else "interrupted")
             return STATUS_INTERRUPTED
         except DdpnbError as error:
-            complain(error)
+            say(str(error))
             return 2 if isinstance(error, UsageError) else 1
         finally:
             if argv is None:
@@ -85,23 +86,16 @@ def claim(*paths: str | None) -> None:
             action(path)
 
 
-def complain(error: Exception) -> None:
-    """Print an error; file names and texts from ranks cannot control the terminal."""
-    from ddpnb.render.text import printable
-
-    say(printable(str(error)))
-
-
 def say(text: str) -> None:
     """Print a line of our own; a closed terminal is ignored, since the exit status and the files remain."""
     with suppress(OSError, ValueError):
-        print(f"ddpnb: {text}", file=sys.stderr, flush=True)
+        print(f"ddpnb: {printable(text)}", file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:
     """Print a result; a reader that wants no more of it (``| head``) is no error."""
     try:
-        print(text, flush=True)
+        print(printable(text, styled=True), flush=True)
     except BrokenPipeError:
         _drop_unread()
 
@@ -126,7 +120,7 @@ def parser() -> argparse.ArgumentParser:
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
-            super().error(message.encode("unicode_escape").decode() if not message.isprintable() else message)
+            super().error(message if message.isprintable() else ascii(message)[1:-1])
 
     whole = Parser(
         prog="ddpnb",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ddpnb import interrupts
 from ddpnb.cli import add_patience, add_ranks, claim, ranks, say, show
 from ddpnb.errors import UsageError
+from ddpnb.texts import shell_word
 
 if TYPE_CHECKING:
     from ddpnb.bisection.results import SearchResult, Trial
@@ -111,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
         interrupts.notice()
         _write(bisection, arguments)
         if bisection.trials and path:
-            say(f"the log is kept; continue with: ddpnb bisect --resume {shlex.quote(path)}")
+            say(f"the log is kept; continue with: ddpnb bisect --resume {shell_word(path)}")
         elif not arguments.keeps_log:
             _remove(path)
         raise
@@ -275,18 +275,17 @@ def _search(bisection: Bisection, by: str | None) -> SearchResult:
 
 
 def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Namespace) -> int:
-    from ddpnb.render.text import printable
 
     _write(bisection, arguments)
     more = sum(not trial.asked for trial in bisection.trials)
     besides = f", {more} more beside them that were not needed" if more else ""
-    show(f"{printable(bisection.conclusion())}\n{_probes(bisection)}{besides}, {bisection.seconds:.0f} s")
+    show(f"{bisection.conclusion()}\n{_probes(bisection)}{besides}, {bisection.seconds:.0f} s")
     if result.outcome == "found":
         typed = bisection.typed() or bisection.commit()
-        show(f"  {printable(typed)}")
+        show(f"  {typed}")
         if bisection.finding is not None:
             code, name, summary = (bisection.finding[key] for key in ("code", "name", "summary"))
-            show(printable(f"{code} {name}: {summary}"))
+            show(f"{code} {name}: {summary}")
         if arguments.repro is not None:
             bisection.write_repro(arguments.repro)
     return {"found": 0, "nothing fails": 1}.get(result.outcome, UNDECIDED)

@@ -42,13 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.cli.run import claim_results, save, show_diagnosis, show_lines
     from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.render.report import sources
-    from ddpnb.render.text import printable
 
     claim_results(arguments)
     recording = _recording(arguments)
     diagnosis = diagnose(recording, arguments.patience)
     if text := sources(recording):
-        say(printable(text))
+        say(text)
     show_diagnosis(diagnosis)
     show_lines(recording, arguments)
     statuses = {"ok": 0, "divergence": 4}

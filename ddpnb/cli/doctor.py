@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import suppress
 
-from ddpnb.cli import add_ranks, claim, complain, ranks, say
+from ddpnb.cli import add_ranks, claim, ranks, say, show
 from ddpnb.cli.run import save
 from ddpnb.errors import CannotWrite, UsageError
 
@@ -32,7 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks; returns the exit status."""
     from ddpnb.launching import doctor
-    from ddpnb.render.text import printable
 
     if not arguments.timeout > 0:
         raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")
@@ -41,12 +40,12 @@ def run(arguments: argparse.Namespace) -> int:
     checkup = doctor(size, backend=arguments.backend, timeout=arguments.timeout)
     status = save(checkup, arguments.json, checkup.exit_status)
     with suppress(OSError, ValueError):  # the terminal was closed
-        print(checkup.report() if arguments.verbose else checkup, flush=True)
+        show(checkup.report() if arguments.verbose else str(checkup))
     if arguments.bundle is not None:
         try:
             checkup.bundle(arguments.bundle)
         except CannotWrite as error:
-            complain(error)
+            say(str(error))
             return status or 1
-        say(f"attach this file to a bug report: {printable(arguments.bundle)}")
+        say(f"attach this file to a bug report: {arguments.bundle}")
     return status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,9 +35,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file; returns the exit status."""
     from ddpnb.cli import say
-    from ddpnb.render.text import printable
+    from ddpnb.model.names import one_line
+    from ddpnb.texts import shell_word
 
-    path, name = arguments.output, printable(arguments.output)
+    path, name = arguments.output, one_line(arguments.output)
     kind = path.lower().removesuffix(".gz")
     if kind.endswith((".json", ".html", ".htm", *_PICTURES)):
         from ddpnb.loading import load
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.reenacting import export
 
     size = export(arguments.paths, path, ranks=arguments.ranks, timeout=arguments.timeout)
-    say(f"wrote {name}. Run it: torchrun --nproc-per-node {size} {printable(shlex.quote(path))}")
+    say(f"wrote {name}. Run it: torchrun --nproc-per-node {size} {shell_word(path)}")
     return 0
 
 

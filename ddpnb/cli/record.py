@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import shutil
 import signal
 import sys
@@ -14,6 +13,7 @@ from typing import NoReturn
 from ddpnb.cli import say
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import make_folder
+from ddpnb.texts import shell_word
 
 # What needs somebody who watches the ranks.
 _WATCHING = (
@@ -84,7 +84,7 @@ def _become(command: list[str], arguments: argparse.Namespace) -> NoReturn:
             f"cannot make the folder {folder}: {error.strerror}.", "Give another: ddpnb run --record --dir DIR -- ..."
         ) from None
     environment = injected(os.environ, folder, "off", arguments.backend, only_record=True)
-    say(f"recording. What the ranks do, now or later: ddpnb diagnose {shlex.quote(folder)}")
+    say(f"recording. What the ranks do, now or later: ddpnb diagnose {shell_word(folder)}")
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored stays so
         signal.signal(number, signal.SIG_DFL)
     try:

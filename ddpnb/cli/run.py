@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
-from ddpnb.cli import add_patience, add_ranks, claim, complain, ranks, record, say, scaling
+from ddpnb.cli import add_patience, add_ranks, claim, ranks, record, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder
 
@@ -316,7 +316,7 @@ def show_lines(recording: Recording | None, arguments: argparse.Namespace) -> No
     try:
         print(f"\n{lines(recording, arguments.lines_of)}", file=sys.stderr, flush=True)
     except UsageError as error:
-        complain(error)
+        say(str(error))
 
 
 def save(result: Diagnosis | Checkup | Recording | None, path: str | None, status: int = 0) -> int:
@@ -326,6 +326,6 @@ def save(result: Diagnosis | Checkup | Recording | None, path: str | None, statu
     try:
         result.save(path)
     except CannotWrite as error:
-        complain(error)
+        say(str(error))
         return status or 1
     return status

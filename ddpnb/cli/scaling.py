@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _draw(rows: Sequence[Scaled], path: str) -> None:
     """Write the curve; what goes wrong there is not the outcome of the runs."""
-    from ddpnb.cli import complain
+    from ddpnb.cli import say
     from ddpnb.errors import CannotWrite
     from ddpnb.files import write_whole
     from ddpnb.render.figures import canvas, over_time
@@ -103,4 +103,4 @@ def _draw(rows: Sequence[Scaled], path: str) -> None:
     try:
         write_whole(path, canvas.drawn(over_time.scaling(rows), canvas.kind_of(path)))
     except CannotWrite as error:
-        complain(error)
+        say(str(error))

@@ -31,6 +31,7 @@ from ddpnb.files import write_whole
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as render
 from ddpnb.render import guide, markup
+from ddpnb.texts import comment
 
 
 class Runs(Protocol):
@@ -245,11 +246,13 @@ class Bisection:
             UsageError: none was found.
             CannotWrite: it cannot be written.
         """
-        lines = self.typed() or self.commit()
-        if not lines:
+        command, commit = self.typed(), self.commit()
+        if not command and not commit:
             raise UsageError("there is no smallest failing command to write.", "Search until a cause is found.")
-        summary = (self.finding or {}).get("summary", "")
-        write_whole(path, "#!/bin/sh\n" + "".join(f"# {line}\n" for line in str(summary).splitlines()) + lines + "\n")
+        told = str((self.finding or {}).get("summary", "")).splitlines()
+        told += [] if command else [f"The first commit that fails: {commit}"]  # its subject is anybody's text
+        notes = "".join(f"# {comment(line, 600)}\n" for line in told)
+        write_whole(path, f"#!/bin/sh\n{notes}{command}\n")
 
     def remove_log(self) -> None:
         """Remove the log: the search is over."""

@@ -31,7 +31,7 @@ from ddpnb.processes.jobs.command import Command, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.jobs.kept_connections import KeptConnections
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 if TYPE_CHECKING:
     from ddpnb.processes.remote.jobs.hosts import JobHosts

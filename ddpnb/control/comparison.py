@@ -17,8 +17,7 @@ from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
 from ddpnb.processes.rank_processes import RankProcesses
-from ddpnb.render.text import printable
-from ddpnb.texts import shortened
+from ddpnb.texts import printable, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

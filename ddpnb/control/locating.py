@@ -25,7 +25,8 @@ from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
 from ddpnb.processes.environment import working_directory
 from ddpnb.recorder import protocol
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 
 # what is searched, and how it is read
 LOCATORS: dict[str, tuple[str, Callable[[Recording], Located]]] = {

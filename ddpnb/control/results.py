@@ -11,7 +11,7 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.render import markup, variables
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 from ddpnb.views.frame_variables import Row, SideBySide
 from ddpnb.views.status import RankStatus
 

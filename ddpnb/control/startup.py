@@ -13,8 +13,7 @@ from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.observe import logs
 from ddpnb.render import markup
 from ddpnb.render import startup as render
-from ddpnb.render.text import printable
-from ddpnb.texts import shortened
+from ddpnb.texts import printable, shortened
 from ddpnb.views import startup_waits
 
 _TICK_S = 0.005

@@ -23,6 +23,7 @@ from typing import Any
 
 from ddpnb.files import make_folder, own_folder, private, write_private
 from ddpnb.recorder import clock, parent_death, protocol
+from ddpnb.texts import shell_word
 
 START_S = 15.0  # for the agent to say whether it has reached the launcher
 _TICK_S = 0.01
@@ -195,7 +196,7 @@ def _only_record(why: str, alone: str, note: str) -> None:
     write_private(note, why)
     print(
         f"ddpnb: the ranks on host {protocol.host()} are not watched, only recorded: {why[:500]}. What they do: "
-        f"ddpnb diagnose {alone}",
+        f"ddpnb diagnose {shell_word(alone)}",
         file=sys.stderr,
         flush=True,
     )

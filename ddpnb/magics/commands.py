@@ -29,7 +29,8 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 from ddpnb.world import World, open_worlds
 
 if TYPE_CHECKING:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ddpnb.texts import printable
+
 MAX_NAME = 200  # characters
 #: what decoding JSON raises that came from a rank or a file, and may be anything
 UNDECODABLE = (TypeError, ValueError, LookupError, OverflowError, AttributeError, RecursionError)
@@ -9,7 +11,7 @@ UNDECODABLE = (TypeError, ValueError, LookupError, OverflowError, AttributeError
 
 def one_line(text: str) -> str:
     """Text without control characters and line breaks: a name may contain any character."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text)
+    return printable(text if text.isprintable() else "".join(c if c.isprintable() else "�" for c in text))
 
 
 def given_name(value: object) -> str:

@@ -4,6 +4,9 @@ The first line names the format, its version, and the fields of each class in th
 A class is written as the list of its fields. Sites, groups and signatures, which thousands of calls share, are written
 once, in tables, and are referred to by their index. A field that this version does not know is skipped; one that the file
 does not have gets its default.
+
+What a file may hold is limited, and is counted before it is read: a few bytes can unpack to any number of values. Reading
+takes at most 1 GiB of memory.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import os
 import types
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import IntEnum
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -32,9 +35,15 @@ _SHARED: tuple[type, ...] = (Site, Group, Signature)
 _STORED = {"history": "phases", "events_forgotten": "phases_forgotten"}  # names of fields in files
 _FIELDS = {stored: field for field, stored in _STORED.items()}
 _NAMES = frozenset({"function", "name", "label", "op", "thread"})  # shown as they are: no control characters
-_MOST = 1 << 29  # bytes of JSON in a file that is read
+_MOST = 64 << 20  # bytes of JSON in a file that is read
+_MOST_VALUES = 6_000_000
+_COSTS = {b",": 1, b"[": 2, b"{": 4}  # in values of 64 bytes: no value is without one of these before it
+_RANKS = range(1 << 16)
+_KEPT = 200_000  # calls of all ranks that are written, and time marks: what all of them take can be read
 _LONGEST_HEADER = 1 << 16
+_CHUNK = 1 << 16
 _INTEGERS = range(-(1 << 63), 1 << 64)
+_SMALLER = "Save a part of it: snapshot() of fewer ranks, or a shorter run; or load the logs and dumps of the job."
 _HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --save` has written."
 
 
@@ -57,7 +66,7 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
         CannotWrite: the file cannot be written.
     """
     writer = _Writer()
-    body = writer.encode(Recording, recording)
+    body = writer.encode(Recording, _last(recording))
     header = {"format": FORMAT, "version": VERSION, "fields": writer.fields}
     lines = [json.dumps(header), json.dumps({"tables": writer.tables, "recording": body}, separators=(",", ":"))]
     write_whole(path, gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0))
@@ -68,8 +77,7 @@ def recognises(path: str | os.PathLike[str]) -> bool:
     if os.fsdecode(path).endswith(".ddpnb"):
         return not os.path.isdir(path)
     try:
-        with gzip.open(path, "rb") as file:
-            return FORMAT.encode() in file.read(64)
+        return FORMAT.encode() in _unpacked(path, 64)
     except (OSError, EOFError, zlib.error, ValueError):
         return False
 
@@ -91,25 +99,72 @@ def load(path: str | os.PathLike[str]) -> Recording:
     """
     shown = arguments.short(os.fspath(path) if isinstance(path, os.PathLike) else path)
     try:
-        with gzip.open(path, "rb") as file:
-            header = json.loads(file.readline(_LONGEST_HEADER))
-            if header["format"] != FORMAT:
-                raise UsageError(f"{shown} is not a recording.", _HINT)
-            if header["version"] > VERSION:
-                raise UsageError(f"{shown} was written by a newer version of ddpnb.", "Update ddpnb to read it.")
-            text = file.read(_MOST)
-            if len(text) >= _MOST:
-                raise UsageError(f"{shown} is too large: more than {_MOST >> 20} MiB when unpacked.")
-        content = json.loads(text)
-        return _Reader(header["fields"], content["tables"]).decode(Recording, content["recording"])
+        text = _unpacked(path, _LONGEST_HEADER + _MOST)
+        end = text.find(b"\n", 0, _LONGEST_HEADER)
+        header = json.loads(text[: max(end, 0)])
+        if header["format"] != FORMAT:
+            raise UsageError(f"{shown} is not a recording.", _HINT)
+        if header["version"] > VERSION:
+            raise UsageError(f"{shown} was written by a newer version of ddpnb.", "Update ddpnb to read it.")
+        if len(text) - end > _MOST:
+            raise UsageError(f"{shown} is too large: more than {_MOST >> 20} MiB when unpacked.", _SMALLER)
+        values = sum(cost * text.count(mark) for mark, cost in _COSTS.items())
+        if values > _MOST_VALUES:
+            raise UsageError(f"{shown} is too large: more than {_MOST_VALUES:,} values.", _SMALLER)
+        content = json.loads(text[end:])
+        del text
+        reader = _Reader(header["fields"], content["tables"], _MOST_VALUES - values)
+        recording = reader.decode(Recording, content["recording"])
+        named = all(rank == record.rank and rank in _RANKS for rank, record in recording.ranks.items())
+        if not named or not 0 <= recording.world_size <= len(_RANKS):
+            raise ValueError("no such rank")
+        return recording
     except UsageError:
         raise
     except OSError as error:
-        if isinstance(error, gzip.BadGzipFile):
-            raise UsageError(f"{shown} is not a recording.", _HINT) from None
         raise UsageError(f"cannot read {shown}: {error.strerror or error}.", _HINT) from None
-    except (*UNDECODABLE, EOFError, zlib.error, MemoryError) as error:
+    except zlib.error:
+        raise UsageError(f"{shown} is not a recording.", _HINT) from None
+    except (*UNDECODABLE, EOFError, MemoryError) as error:
         raise UsageError(f"{shown} is damaged, or not a recording ({type(error).__name__}).", _HINT) from None
+
+
+def _unpacked(path: str | os.PathLike[str], most: int) -> bytes:
+    """The first bytes of a compressed file. Only its first member is read: a file may have millions of empty ones.
+
+    Raises:
+        OSError: it cannot be read.
+        zlib.error: it is not compressed, or damaged.
+        EOFError: it is cut off.
+    """
+    unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    pieces: list[bytes] = []
+    left = most
+    with open(path, "rb") as file:
+        while left and not unpacking.eof:
+            packed = unpacking.unconsumed_tail or file.read(_CHUNK)
+            if not packed:
+                raise EOFError
+            pieces.append(unpacking.decompress(packed, left))
+            left -= len(pieces[-1])
+    return b"".join(pieces)
+
+
+def _last(recording: Recording) -> Recording:
+    """What of a recording is written: of very many ranks fewer calls and time marks of each, the last ones."""
+    most = max(16, _KEPT // max(1, len(recording.ranks)))
+    if all(len(record.calls) <= most >= len(record.marks) for record in recording.ranks.values()):
+        return recording
+    ranks = {
+        rank: replace(
+            record,
+            calls=record.calls[-most:],
+            marks=record.marks[-most:],
+            forgotten=record.forgotten + max(0, len(record.calls) - most),
+        )
+        for rank, record in recording.ranks.items()
+    }
+    return replace(recording, ranks=ranks)
 
 
 @cache
@@ -163,13 +218,19 @@ class _Writer:
 
 
 class _Reader:
-    """Raises one of ``UNDECODABLE`` for whatever is not as a recording must be."""
+    """Raises one of ``UNDECODABLE`` for whatever is not as a recording must be.
 
-    def __init__(self, named: dict[str, list[str]], tables: dict[str, list[Any]]) -> None:
-        self._named = named
+    ``spare``: how many fields may get their default, besides the values that are there.
+    """
+
+    def __init__(self, named: dict[str, list[str]], tables: dict[str, list[Any]], spare: int) -> None:
+        self._named, self._spare = named, spare
         self._shared = {
             kind: [self._object(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
         }
+
+        if not all(rank in _RANKS for group in self._shared[Group] for rank in group.ranks):
+            raise ValueError("no such rank")
 
     def decode(self, hint: Any, value: Any) -> Any:
         if hint is Any:
@@ -208,6 +269,9 @@ class _Reader:
         }
         if not lacking <= given.keys():
             raise ValueError("a field is missing")
+        self._spare -= max(0, len(hints) - len(given))
+        if self._spare < 0:
+            raise ValueError("too many fields are missing")
         return kind(**given)
 
 

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from ddpnb.render.palette import RANK_ANSI
 from ddpnb.render.terminal import wants_colour
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 _BLOCK = 1 << 20
 _OF_TORCH = re.compile(rb"(\[rank\d+\]:)?\[[WE]\d{4} .*\[c10d\]|frame #\d+: |Exception raised from \w+ at |\s*$")

@@ -10,7 +10,7 @@ from ddpnb import pitfalls, reenacting
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
-from ddpnb.reenactment.header import FIRST_LINE
+from ddpnb.reenactment.header import FIRST_LINES
 from ddpnb.render import card_actions as render
 from ddpnb.render import lesson
 from ddpnb.render.controls import message
@@ -136,7 +136,7 @@ class FindingActions:
 def is_ours(path: str) -> bool:
     """Whether ddpnb has written this script."""
     with open(path, "rb") as file:
-        return file.read(len(FIRST_LINE)) == FIRST_LINE.encode()
+        return file.read(len(FIRST_LINES)) == FIRST_LINES.encode()
 
 
 def free(name: str) -> str:

@@ -24,6 +24,7 @@ from ddpnb.render import card, saved
 from ddpnb.render import recorded as render
 from ddpnb.render import reenactment as words
 from ddpnb.render.report import sources
+from ddpnb.texts import shell_word
 from ddpnb.views import board as boards
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Card, parts
@@ -146,7 +147,7 @@ class Recorded(Panel):
         if os.path.exists(path) and not is_ours(path):
             raise UsageError(f"{path} is there, and is not a script that ddpnb has written.", "Give another name.")
         ranks = reenacting.export(self.recording, path)
-        return f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {path}"
+        return f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {shell_word(path)}"
 
     def _save(self) -> str:
         path = free(SAVED)

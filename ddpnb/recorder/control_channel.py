@@ -99,7 +99,8 @@ class ControlChannel:
         Holds and faults for a run that has not begun on this rank are applied when it begins.
         """
         with self._beginning:
-            if content.get("verb") in _OF_A_RUN and int(content.get("run", 0)) > self._run:
+            run = content.get("run")
+            if content.get("verb") in _OF_A_RUN and isinstance(run, int) and run > self._run:
                 self._early.append(content)
                 return {"status": "ok", "pid": os.getpid()}
         return self._obey(content)

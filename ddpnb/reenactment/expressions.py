@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ddpnb.model.names import one_line
-from ddpnb.texts import shortened
-
 Case = tuple[int, int]  # a live rank, and the iteration of the loop around the line
-
-
-def comment(text: str, longest: int = 160) -> str:
-    """A text from anywhere as the rest of a comment: one line of ASCII."""
-    return shortened(one_line(text), longest).encode("ascii", "backslashreplace").decode()
 
 
 def base_name(file: str) -> str:

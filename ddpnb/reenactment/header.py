@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
-from ddpnb.reenactment.expressions import base_name, comment
+from ddpnb.reenactment.expressions import base_name
 from ddpnb.reenactment.plan import Part, Plan
+from ddpnb.texts import comment, shell_word
 
-FIRST_LINE = "# Re-enacts the calls of "  # how every script begins
+# How every script begins. Python takes its encoding from the first two lines: they hold no text of a recording or of a name.
+FIRST_LINES = "# -*- coding: ascii -*-\n# Re-enacts recorded calls. It was made by ddpnb, and needs torch alone.\n"
 _WIDE = 118
 _LONGEST = 600  # characters of a comment
 
 
 def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
-    """The lines, as comments.
+    """The lines after the first two, as comments.
 
     Args:
         plan: who calls what.
@@ -24,8 +25,8 @@ def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
         timeout_s: after which the calls give up.
         file: the name of the script.
     """
-    found, command = plan.expected, comment(shlex.quote(file))
-    lines = [f"{FIRST_LINE}{comment(name)}. It was made by ddpnb, and needs torch alone."]
+    found, command = plan.expected, comment(shell_word(file), _LONGEST)
+    lines = [f"# The calls are those of {comment(name)}."]
     if found is not None:
         lines += [
             "#",

@@ -23,7 +23,7 @@ def classes(everyone: Mapping[int, Behaviour]) -> dict[int, tuple[int, ...]]:
     alike: dict[object, list[int]] = defaultdict(list)
     for rank, behaviour in sorted(everyone.items()):
         alike[_kind(behaviour)].append(rank)
-    return {rank: tuple(ranks) for ranks in alike.values() for rank in ranks}
+    return {rank: ranks for ranks in map(tuple, alike.values()) for rank in ranks}
 
 
 def _kind(behaviour: Behaviour) -> object:
@@ -89,16 +89,17 @@ class Choice:
     def add_some(self, ranks: Iterable[int], wanted: int, of_class: Mapping[int, tuple[int, ...]]) -> None:
         """Choose so many of each class among these ranks: first those that need no further rank."""
         ranks = sorted(ranks)
-        counts: Counter[tuple[int, ...]] = Counter(of_class[r] for r in self.ranks if r in ranks)
+        among = set(ranks)
+        counts = Counter(of_class[r][0] for r in self.ranks if r in among)  # of the class by its first rank
         for needs_none in (True, False):
             for rank in ranks:
                 kind = of_class.get(rank)
-                if kind is None or counts[kind] >= wanted or rank in self.ranks or self.full:
+                if kind is None or counts[kind[0]] >= wanted or rank in self.ranks or self.full:
                     continue
                 absent = self.awaited(rank)
                 if not needs_none or not absent or not absent.isdisjoint(self.ranks):
                     self.add(rank)
-                    counts[kind] += rank in self.ranks
+                    counts[kind[0]] += rank in self.ranks
 
 
 def chosen(
@@ -122,9 +123,9 @@ def chosen(
         waiting = [r for r in finding.waiting if r in everyone]
         choice.add_some([r for r in waiting if choice.awaits(r)], _OF_A_SIDE, of_class)
         choice.add_some(waiting, 1, of_class)
-    sizes = Counter(of_class.values())
-    for kind, size in sorted(sizes.items(), key=lambda one: (-one[1], one[0][0])):
-        choice.add_some(kind, _OF_A_SIDE if size > len(everyone) // 2 else 1, of_class)
+    kinds = {kind[0]: kind for kind in of_class.values()}
+    for kind in sorted(kinds.values(), key=lambda one: (-len(one), one[0])):
+        choice.add_some(kind, _OF_A_SIDE if len(kind) > len(everyone) // 2 else 1, of_class)
     for rank in sorted(everyone):  # a world of one rank has no peers
         if len(choice.ranks) >= 2:
             break

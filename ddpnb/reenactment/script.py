@@ -1,24 +1,41 @@
 """The script of a re-enactment: plain torch, for torchrun and for ``ddpnb run``.
 
-A recording may come from strangers. Their texts get into the script in two ways only: in comments, as one line of ASCII, and in
-the message of an exception, as a literal.
+A recording may come from strangers. Their texts get into the script in two ways only: in comments, as one line of ASCII, and
+as literals in the places of names that stand for them. What Python will read is compared with what was meant.
 """
 
 from __future__ import annotations
 
+import ast
 import re
+import signal
 from collections.abc import Iterable, Sequence
 
+from ddpnb.errors import UsageError
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.reenactment.call_lines import text_of
-from ddpnb.reenactment.expressions import Case, base_name, comment, one_of, ranks_are, ranks_are_not
-from ddpnb.reenactment.header import header, instead
+from ddpnb.reenactment.expressions import Case, base_name, one_of, ranks_are, ranks_are_not
+from ddpnb.reenactment.header import FIRST_LINES, header, instead
 from ddpnb.reenactment.plan import Part, Plan, Step
 from ddpnb.reenactment.program import Item, Line, Loop, program_of
+from ddpnb.reenactment.tensors import OPERATIONS
+from ddpnb.texts import comment
 
 TIMEOUT_S = 90  # of more than a minute: below that a program may count on its time-out, and ddpnb ends nothing
 _ENDS_AFTER = 60  # seconds after the time-out until a rank that waits outside any call ends
 _LABEL = re.compile(r"[A-Za-z0-9_.-]{1,40}")
+_TEXT, _GROUP = re.compile(r"text_(\d+)"), re.compile(r"group_\d+")
+# What main() names, besides operations, groups and signals; the strings that it holds.
+_NAMES = frozenset(
+    re.findall(
+        r"\w+",
+        """_ _exit append async_op bfloat16 bool compute destroy_process_group dist dst dtype environ exit float16 float32 float64
+        get getpid group group_desc init_process_group int int16 int32 int64 int8 irecv isend kill leave main new_group ones op os
+        range rank signal sleep src step t tag time timeout torch uint8 wait wait_elsewhere work works
+        ReduceOp AVG BAND BOR BXOR MAX MIN PRODUCT SUM RuntimeError TIMEOUT""",
+    )
+)
+_STRINGS = frozenset({"RANK", "gloo"})
 _IMPORTS = """import os
 import time
 from datetime import timedelta
@@ -65,7 +82,8 @@ class _Writer:
     def __init__(self, plan: Plan, name: str, timeout_s: int, file: str) -> None:
         self._plan, self._name, self._timeout_s, self._file = plan, name, timeout_s, file
         self._parts = {part.rank: part for part in plan.parts}
-        self._lines: list[str] = []
+        self._lines: list[tuple[str, str]] = []  # code, and the comment behind it
+        self._texts: list[str] = []  # of the recording; the code has the names text_0, text_1 … in their places
         self._here = frozenset(self._parts)  # the live ranks that come to the next line
         self._left = {part.rank: len(part.steps) for part in plan.parts}
         self._helpers: set[str] = set()
@@ -73,7 +91,7 @@ class _Writer:
 
     def text(self) -> str:
         self._main()
-        body = "\n".join(self._lines)
+        body = "\n".join(code for code, _ in self._lines)
         helpers = "".join(
             f"\n{helper}"
             for helper in (_LEAVE.format(after=_ENDS_AFTER), _ELSEWHERE, _COMPUTE)
@@ -92,17 +110,50 @@ class _Writer:
             if any(word in body + helpers for word in ("time.sleep", "time.monotonic"))
             else imports.replace("import time\n", "")
         )
-        head = "\n".join(header(self._plan, self._name, self._timeout_s, self._file))
-        return (
-            f"{head}\n{imports}\nTIMEOUT = timedelta(seconds={self._timeout_s})\n{helpers}\n\n"
-            f'def main():\n{body}\n\n\nif __name__ == "__main__":\n    main()\n'
+        before = f"{imports}\nTIMEOUT = timedelta(seconds={self._timeout_s})\n{helpers}\n\n"
+        after = '\n\n\nif __name__ == "__main__":\n    main()\n'
+        head = "".join(f"{line}\n" for line in header(self._plan, self._name, self._timeout_s, self._file))
+        filled = "\n".join(
+            _TEXT.sub(lambda name: ascii(self._texts[int(name[1])]), code) + (f"  # {note}" if note else "")
+            for code, note in self._lines
         )
+        script = f"{FIRST_LINES}{head}{before}def main():\n{filled}{after}"
+        self._check(script, f"{before}def main():\n{body}{after}", f"def main():\n{body}")
+        return script
+
+    def _check(self, script: str, meant: str, main: str) -> None:
+        """Check that Python reads the script as what was meant: only names of ours, and texts as nothing but literals.
+
+        Raises:
+            UsageError: it does not.
+        """
+        texts = self._texts
+
+        class Filled(ast.NodeTransformer):
+            def visit_Name(self, node: ast.Name) -> ast.expr:
+                name = _TEXT.fullmatch(node.id)
+                return ast.Constant(texts[int(name[1])]) if name else node
+
+        try:
+            same = ast.dump(ast.parse(script.encode())) == ast.dump(Filled().visit(ast.parse(meant)))
+            ours = all(map(_is_ours, ast.walk(ast.parse(main))))
+        except (ValueError, SyntaxError, RecursionError, MemoryError, LookupError):
+            same = ours = False
+        if not (same and ours):
+            raise UsageError(
+                "the calls of this recording do not make the script that was meant: nothing is written.",
+                "Read the recording with ddpnb diagnose, and please report this.",
+            )
 
     # -- code
 
     def _add(self, depth: int, code: str, note: str = "") -> None:
-        indented = "    " * depth + code
-        self._lines.append(f"{indented}  # {note}" if note else indented)
+        self._lines.append(("    " * depth + code, note))
+
+    def _text(self, text: str) -> str:
+        """The name that stands for a text of the recording."""
+        self._texts.append(text)
+        return f"text_{len(self._texts) - 1}"
 
     def _main(self) -> None:
         plan = self._plan
@@ -110,7 +161,7 @@ class _Writer:
         self._endings(1, [part for part in plan.parts if part.absent])
         self._add(1, 'dist.init_process_group("gloo", timeout=TIMEOUT)')
         for group in plan.groups[1:]:
-            label = f', group_desc="{group.group.label}"' if _LABEL.fullmatch(group.group.label) else ""
+            label = f", group_desc={self._text(group.group.label)}" if _LABEL.fullmatch(group.group.label) else ""
             code = f"{group.name} = dist.new_group({list(group.ranks)}, timeout=TIMEOUT{label})"
             self._add(1, code, "" if label else comment(str(group.group)))
         if any(step.mode == "issue" for part in plan.parts for step in part.steps):
@@ -158,8 +209,9 @@ class _Writer:
             for line in one:
                 if line is not None:
                     self._passed(line)
-        if not any("step" in text.split("#")[0] for text in self._lines[header + 1 :]):
-            self._lines[header] = self._lines[header].replace("for step in", "for _ in")
+        if not any("step" in code for code, _ in self._lines[header + 1 :]):
+            code, note = self._lines[header]
+            self._lines[header] = code.replace("for step in", "for _ in"), note
 
     def _chain(self, chain: Chain) -> None:
         """Write the branches of one decision."""
@@ -266,7 +318,7 @@ class _Writer:
         if first.how == "blocked":
             self._waits(inner, parts)
         elif first.how == "raised":
-            self._add(inner, f"raise RuntimeError({first.message[:300]!a})")
+            self._add(inner, f"raise RuntimeError({self._text(first.message[:300])})")
             return
         elif first.how == "died" and first.code < 0:
             self._used.add("signal")
@@ -302,6 +354,22 @@ class _Writer:
         self._add(depth, code)
 
 
+def _is_ours(node: ast.AST) -> bool:
+    """Whether a part of main() holds only what scripts of ours do."""
+    if isinstance(node, ast.Constant):
+        return node.value is None or type(node.value) in (int, float, bool) or node.value in _STRINGS
+    for name in (getattr(node, key, None) for key in ("id", "attr", "name", "arg")):
+        if (
+            isinstance(name, str)
+            and name not in _NAMES | OPERATIONS
+            and not (
+                _TEXT.fullmatch(name) or _GROUP.fullmatch(name) or (name.startswith("SIG") and hasattr(signal, name))
+            )
+        ):
+            return False
+    return not isinstance(node, (ast.Import, ast.ImportFrom, ast.Lambda, ast.NamedExpr, ast.JoinedStr))
+
+
 def _work(part: Part) -> int:
     """The place in ``works`` of the call that a rank waits in."""
     if part.waits_in is None:
@@ -310,8 +378,6 @@ def _work(part: Part) -> int:
 
 
 def _signal(code: int) -> str:
-    import signal
-
     try:
         return f"signal.{signal.Signals(-code).name}"
     except ValueError:

@@ -8,7 +8,8 @@ from ddpnb.bisection.functions import FUNCTION, NONE
 from ddpnb.bisection.results import SearchResult, Trial
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import AS_GIVEN, Probe, RangeSpace
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 from ddpnb.timing.quantities import span
 
 WORDS = {"bad": "fails", "good": "works", "other": "fails otherwise", "skip": "skipped"}

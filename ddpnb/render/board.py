@@ -13,7 +13,8 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import markup
 from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
 from ddpnb.render.terminal import table
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 from ddpnb.views.board import Tile
 
 _MANY = 16  # tiles from which on they are small

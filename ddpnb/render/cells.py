@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ddpnb.model import phrases
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 MOST = 1_000_000  # characters that are shown of all blocks together: a notebook must stay usable
 MOST_PLAIN = 100_000  # of them as plain text

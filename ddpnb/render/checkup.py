@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpnb.model.checks import SECTIONS, Check, CollectiveTime
 from ddpnb.render.terminal import Paragraph, output, table
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 _MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
 _AFTER = ("timings",)  # sections that follow the start-up

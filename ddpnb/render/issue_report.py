@@ -10,7 +10,8 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import card
 from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 
 _PLACES = 8
 _TICKS = "```"

@@ -6,7 +6,7 @@ from html import escape
 
 from ddpnb.explanations import catalogue
 from ddpnb.render import markup
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 # Of Markdown only paragraphs, lists, code and emphasis: the page allows no more in a part of the dashboard.
 _NOT = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ddpnb.model import phrases
+from ddpnb.model.names import one_line
 from ddpnb.model.recording import Recording
 from ddpnb.texts import shortened
 
@@ -43,4 +44,4 @@ def _files(paths: list[str]) -> str:
 
 
 def _short(path: str) -> str:
-    return shortened(path[::-1], _PATH)[::-1]
+    return shortened(one_line(path[-4096:])[::-1], _PATH)[::-1]

@@ -10,7 +10,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import answers, controls, markup
 from ddpnb.render.answers import Answer
 from ddpnb.render.terminal import table
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 from ddpnb.timing.account import account
 from ddpnb.views.run_differences import Difference
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 
 _CONTROL = re.compile(
     r"\x1b\[([0-9;?]{0,40})([A-Za-z])|\x1b\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|\x1b[=>78()]?B?|[\r\n\b]"

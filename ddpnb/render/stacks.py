@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 
 from ddpnb.model import phrases
 from ddpnb.render import markup
-from ddpnb.render.text import printable, relative
+from ddpnb.render.text import relative
+from ddpnb.texts import printable
 from ddpnb.views.merged_stacks import Branch
 
 _LONGEST = 200  # characters of a file's name

@@ -8,7 +8,7 @@ from html import escape
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.render import answers, markup, status, terminal
 from ddpnb.render.answers import Answer
-from ddpnb.render.text import printable
+from ddpnb.texts import printable
 from ddpnb.views import startup_waits
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}

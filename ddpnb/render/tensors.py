@@ -9,7 +9,8 @@ from ddpnb.model import phrases
 from ddpnb.model.tensors import MAX_NAME, TensorFacts, ValueDifference
 from ddpnb.render import markup
 from ddpnb.render.terminal import table
-from ddpnb.render.text import one_line, printable
+from ddpnb.render.text import one_line
+from ddpnb.texts import printable
 
 _RANKS = 32  # rows
 _WIDE, _HIGH = 96, 22  # of a histogram

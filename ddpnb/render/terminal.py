@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from ddpnb.render.palette import STYLES
 from ddpnb.render.text import one_line
+from ddpnb.texts import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -90,7 +91,8 @@ def output(*parts: RenderableType, colour: bool = False, width: int | None = Non
     )  # fmt: skip
     for part in parts:
         console.print(part, crop=False)
-    return _TRAILING.sub("", "\n".join(line.rstrip() for line in file.getvalue().split("\n"))).rstrip("\n")
+    lines = printable(file.getvalue(), styled=True).split("\n")
+    return _TRAILING.sub("", "\n".join(line.rstrip() for line in lines)).rstrip("\n")
 
 
 def table(rows: Sequence[Sequence[str]], *, justify: Literal["left", "right"] = "left", width: int = _UNLIMITED) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from ddpnb.texts import shortened
+from ddpnb.texts import printable, shortened
 
 # A cell's file in the folder of the world:
 _CELL = re.compile(
@@ -14,13 +14,6 @@ _CELL = re.compile(
 _STORIES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pitfalls", "")
 # Before the first character of a path in a text; inside a path the name of the working directory may occur again.
 _BEGIN = r"(?:^|(?<=[\s\"'`=:,;|(\[{<>]))"
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
-
-
-def printable(text: str) -> str:
-    """Text from a rank without control characters: it must not drive the reader's terminal."""
-    shown = text.replace("\r", "").encode("utf-8", "replace").decode()  # lone surrogates of odd file names
-    return _CONTROL.sub("�", shown)
 
 
 def relative(text: str) -> str:

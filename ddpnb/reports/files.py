@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import stat
@@ -11,7 +10,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO
+from typing import IO, Any
 
 from ddpnb import arguments
 from ddpnb.errors import UsageError
@@ -19,9 +18,11 @@ from ddpnb.errors import UsageError
 HEAD = 64 << 10  # bytes by which a format is recognised
 MOST_FILES = 50_000
 LARGEST = 1 << 30  # bytes of one file that is read as a whole
-FIRST, LAST = 8 << 20, 56 << 20  # bytes of a log that are read, of its beginning and of its end
-_MOST_UNPACKED = 2 << 30  # bytes that are unpacked to find the end of a compressed log
-_CHUNK = 1 << 20
+FIRST, LAST = 8 << 20, 24 << 20  # bytes of a log that are read, of its beginning and of its end
+_MOST_UNPACKED = 1 << 30  # bytes that are unpacked to find the end of a compressed log
+_MOST_MEMBERS = 100_000  # of a gzip file, which may have millions of empty ones
+_CHUNK, _PACKED = 1 << 20, 1 << 16
+_ENTRY = b"PK\x01\x02"  # before each entry of a zip archive's table
 _SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", "node_modules"})
 
 
@@ -55,7 +56,9 @@ class ReportFile:
         with self._opened() as file:
             data = self._read(file, most + 1)
         if len(data) > most:
-            raise UsageError(f"{self.path} is too large: more than {most >> 20} MiB.", "Give a part of it.")
+            raise UsageError(
+                f"{arguments.short(self.path)} is too large: more than {most >> 20} MiB.", "Give a part of it."
+            )
         return data
 
     def ends(self, first: int = FIRST, last: int = LAST) -> tuple[bytes, bytes]:
@@ -111,6 +114,37 @@ class ReportFile:
         )
 
 
+class _Gzip(io.RawIOBase):
+    """A compressed file, unpacked: what a member says of itself is skipped, however long it is."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb")
+        self._unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        self._members = 1
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        while True:
+            packed = self._unpacking.unconsumed_tail
+            if self._unpacking.eof:
+                packed = self._unpacking.unused_data.lstrip(b"\0") or self._file.read(_PACKED).lstrip(b"\0")
+                self._members += 1
+                if not packed or self._members > _MOST_MEMBERS:
+                    return 0
+                self._unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
+            elif not packed and not (packed := self._file.read(_PACKED)):
+                raise EOFError("it is cut off")
+            if data := self._unpacking.decompress(packed, len(buffer)):
+                buffer[: len(data)] = data
+                return len(data)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 def find(paths: Iterable[str | os.PathLike[str]]) -> list[ReportFile]:
     """All files at and below these paths, in the order of their names. ``"-"`` is the standard input.
 
@@ -126,7 +160,9 @@ def find(paths: Iterable[str | os.PathLike[str]]) -> list[ReportFile]:
         for found in _below(name):
             files += _unpacked(found)
             if len(files) > MOST_FILES:
-                raise UsageError(f"{name} holds more than {MOST_FILES} files.", "Give the folder of one job.")
+                raise UsageError(
+                    f"{arguments.short(name)} holds more than {MOST_FILES} files.", "Give the folder of one job."
+                )
     return files
 
 
@@ -163,7 +199,7 @@ def _unpacked(path: str) -> list[ReportFile]:
             "Give the path of a recording, a log or a dump.",
         ) from None
     if magic[:2] == b"\x1f\x8b":
-        return [ReportFile(path, lambda: gzip.open(path, "rb"), plain=False)]  # type: ignore[return-value]
+        return [ReportFile(path, lambda: io.BufferedReader(_Gzip(path), _CHUNK), plain=False)]
     if magic == b"PK\x03\x04":
         return _members(path)
     return [ReportFile(path, lambda: open(path, "rb"), size)]
@@ -180,18 +216,27 @@ def _of_stream(name: str, stream: IO[bytes]) -> ReportFile:
 def _members(path: str) -> list[ReportFile]:
     """The files of a zip archive: each is opened by itself, with the same bounds as any other."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [one for one in archive.infolist() if not one.is_dir()]
+        with open(path, "rb") as file:
+            entries = sum(chunk.count(_ENTRY) for chunk in iter(lambda: file.read(_CHUNK), b""))
+        if entries > MOST_FILES:  # before its table is read
+            raise UsageError(
+                f"{arguments.short(path)} holds more than {MOST_FILES} files.", "Give the files of one job."
+            )
+        archive = zipfile.ZipFile(path)
+        members = [one for one in archive.infolist() if not one.is_dir()]
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
-        raise UsageError(f"{path} is a damaged archive ({error}).", "Unpack it and give the folder.") from None
-    if len(members) > MOST_FILES:
-        raise UsageError(f"{path} holds more than {MOST_FILES} files.", "Give the files of one job.")
+        if isinstance(error, UsageError):
+            raise
+        raise UsageError(
+            f"{arguments.short(path)} is a damaged archive ({error}).", "Unpack it and give the folder."
+        ) from None
 
-    def opener(name: str) -> Callable[[], IO[bytes]]:
+    def opener(member: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
         def opened() -> IO[bytes]:
-            with zipfile.ZipFile(path) as archive:
-                return archive.open(name)
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # these unpack without a limit
+                raise NotImplementedError("it is not compressed by deflate")
+            return archive.open(member)
 
         return opened
 
-    return [ReportFile(f"{path}/{one.filename}", opener(one.filename), plain=False) for one in members]
+    return [ReportFile(f"{path}/{one.filename}", opener(one), plain=False) for one in members]

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ddpnb import arguments
+from ddpnb.errors import UsageError
 from ddpnb.reports import (
     debug_pages,
     desync,
@@ -39,6 +41,7 @@ class Format:
     read: Callable[[Log], Iterator[Fact]]
 
 
+_MOST_FACTS = 200_000
 TEXT = tuple(
     Format(module.NAME, module.MARKS, module.read)
     for module in (
@@ -58,21 +61,33 @@ TEXT = tuple(
 )
 
 
-def facts_of(log: Log) -> list[Found]:
+def facts_of(log: Log, check: Callable[[], None] = lambda: None) -> list[Found]:
     """The facts of a log, by format; a log may contain several.
 
     Args:
         log: from ``logs.read``.
+        check: called after each fact; it raises where reading takes too long.
 
     Returns:
         One entry for each format that found something, in the order of ``TEXT``.
+
+    Raises:
+        UsageError: it has more facts than a log of a job.
     """
     found: list[Found] = []
     for text in TEXT:
         if any(mark in log.text for mark in text.marks):
-            facts = tuple(text.read(log))
+            facts: list[Fact] = []
+            for fact in text.read(log):
+                facts.append(fact)
+                check()
+            check()
+            if len(facts) > _MOST_FACTS:
+                raise UsageError(
+                    f"{arguments.short(log.path)} repeats itself too often for a log.", "Give its last part."
+                )
             if facts:
-                found.append(Found(log.path, text.name, facts))
+                found.append(Found(log.path, text.name, tuple(facts)))
     return _without_repeats(_with_ranks(_named(log, found)))
 
 

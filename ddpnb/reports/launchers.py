@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -95,18 +96,15 @@ def read(log: Log) -> Iterator[Fact]:
 def _tables(text: str) -> Iterator[Fact]:
     """torchrun's failure table: other failures first, then the root cause, which is the first that it observed."""
     rows = list(_ROW.finditer(text))
-    roots = {_first_after(rows, match.end()) for match in _ROOT.finditer(text)}
-    for row in rows:
+    begins = [row.start() for row in rows]
+    roots = {bisect_right(begins, match.end()) for match in _ROOT.finditer(text)}
+    for turn, row in enumerate(rows):
         rank, pid = int(row["rank"]), int(row["pid"])
         host = last_match(_HOST, text, row.start() - 300, row.start())
         speaker = Speaker(rank, pid, host[1] if host else "")
         yield Identity(speaker)
         if row["code"] != "<N/A>":
-            yield Ended(speaker, _ending(int(row["code"]), row["trace"] or ""), root=row.start() in roots)
-
-
-def _first_after(rows: list[re.Match[str]], offset: int) -> int:
-    return next((row.start() for row in rows if row.start() > offset), -1)
+            yield Ended(speaker, _ending(int(row["code"]), row["trace"] or ""), root=turn in roots)
 
 
 def _ending(code: int, trace: str = "") -> Ending:

@@ -19,6 +19,7 @@ from ddpnb.model.names import UNDECODABLE, one_line
 from ddpnb.reports.facts import NOBODY, Speaker
 
 LONGEST_LINE = 100_000  # characters: the rest of a longer line is left out
+MOST_LINES = 1_000_000  # the last ones
 _FAR = 300  # characters before torchrun's prefix
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]{0,64}[ -/]{0,16}[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
@@ -139,7 +140,7 @@ def read(path: str, raw: str) -> Log:
     text = raw.replace("\r\n", "\n").replace("\r", "\n")  # a progress bar writes over itself
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    shown = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in text.split("\n")]
+    shown = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in _lines(text)]
     if text.startswith('{"log":'):
         shown = [_unwrapped(line) for line in shown]
     dirty = _CONTROL.search(text) is not None
@@ -171,6 +172,11 @@ def read(path: str, raw: str) -> Log:
     if of_path is not None and {speaker.rank for speaker in set(speakers)} <= {None, of_path}:
         speakers = [_speaker(of_path, speaker.pid, speaker.host) for speaker in speakers]
     return Log(path, "\n".join(lines), starts, speakers)
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.rsplit("\n", MOST_LINES)
+    return lines if len(lines) <= MOST_LINES else lines[1:]
 
 
 def _without_prefix(line: str, outer: re.Pattern[str] | None, launchers: bool) -> tuple[str, Speaker]:

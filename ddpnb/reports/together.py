@@ -22,7 +22,7 @@ from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
 from ddpnb.reports.unnamed import numbered
 
-MOST_RANKS = 1 << 17  # a number above is no rank
+MOST_RANKS = 1 << 16  # a number above is no rank
 _KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
 _LATER = 1  # of endings: after the first failure
 

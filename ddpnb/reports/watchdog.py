@@ -30,7 +30,7 @@ def read(log: Log) -> Iterator[Fact]:
     for start, speaker, stack in watchdog_lines.stacks(log):
         stacks.setdefault(speaker, []).append((start, stack))
     sizes: dict[str, int] = {}
-    found = list(_named(log, statuses, stacks, sizes))
+    found = list(_named(log, _by_work(statuses), stacks, sizes))
     calls = _adopted(found)
     if calls != found:
         yield Unknown(
@@ -57,7 +57,7 @@ def read(log: Log) -> Iterator[Fact]:
 
 def _named(
     log: Log,
-    statuses: dict[tuple[Speaker, int], list[Status]],
+    statuses: _ByWork,
     stacks: dict[Speaker, list[tuple[int, Stack]]],
     sizes: dict[str, int],
 ) -> Iterator[CallSeen]:
@@ -78,14 +78,33 @@ def _named(
             yield found
 
 
-def _group_of(call: CallSeen, rank: int, statuses: dict[tuple[Speaker, int], list[Status]]) -> GroupName:
+_ByWork = dict[tuple[Speaker, int], dict[int | None, set[GroupName]]]
+
+
+def _by_work(statuses: dict[tuple[Speaker, int], list[Status]]) -> _ByWork:
+    """The groups that lines of a rank name, by the call at which the watchdog stopped; None: by any. Of several, two."""
+    found: _ByWork = {}
+    for key, those in statuses.items():
+        of_key = found.setdefault(key, {})
+        for status in those[-_MOST:]:
+            for work in (status.work, None):
+                groups = of_key.setdefault(work, set())
+                if len(groups) < 2:
+                    groups.add(status.group)
+    return found
+
+
+def _group_of(call: CallSeen, rank: int, statuses: _ByWork) -> GroupName:
     """The group of a call: its own line names none, the next line of the watchdog does."""
     if call.group != GroupName():
         return call.group
-    mine = [*statuses.get((call.speaker, rank), ()), *statuses.get((call.speaker, -1), ())][-_MOST:]
-    groups = {status.group for status in mine if status.work == call.seq} or {status.group for status in mine}
-    if len(groups) == 1:
-        return groups.pop()
+    mine = [statuses.get((call.speaker, place), {}) for place in (rank, -1)]
+    for work in (call.seq, None):
+        groups = {group for one in mine for group in one.get(work, ())}
+        if len(groups) == 1:
+            return groups.pop()
+        if groups:
+            break
     if call.speaker.rank is not None and rank >= 0 and call.speaker.rank != rank:
         return GroupName("?", rank=rank)  # not the default group, whose ranks are the global ones
     return GroupName(rank=rank)

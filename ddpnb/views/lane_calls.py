@@ -58,7 +58,7 @@ class LaneCalls:
         if not len(new):
             return
         while self.count + len(new) > len(self.events):
-            self.events = np.concatenate((self.events, np.zeros_like(self.events)))
+            self.events = np.concatenate((self.events, np.zeros(max(256, len(self.events)), EVENT)))
         self.events[self.count : self.count + len(new)] = new
         self.count += len(new)
         self.highest = max(self.highest, int(new["number"].max()))

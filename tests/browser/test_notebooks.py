@@ -112,7 +112,7 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
     recording.get_by_label("script").fill("exported.py")
     recording.get_by_role("button", name="export").click()
     expect(recording).to_contain_text("torchrun --nproc-per-node 4 exported.py")
-    assert (lab.work / "exported.py").read_text().startswith("# Re-enacts the calls of")
+    assert (lab.work / "exported.py").read_text().startswith("# -*- coding: ascii -*-\n# Re-enacts recorded calls.")
     recording.get_by_role("button", name="end the live ranks").click()
     expect(recording).to_contain_text("The live ranks are ended.", timeout=LONG_MS)
     expect(world).to_have_count(0)

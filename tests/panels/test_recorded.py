@@ -50,7 +50,7 @@ def test_it_is_exported_but_over_no_file_of_somebody_else(log, tmp_path):
     panel = ddpnb.show(log)
     press(panel, "export", script="repro.py")
     assert "torchrun --nproc-per-node 4 repro.py" in panel.text
-    assert "job" in (tmp_path / "repro.py").read_text().splitlines()[0]
+    assert "job" in (tmp_path / "repro.py").read_text().splitlines()[2]
     press(panel, "export", script="repro.py")
     assert "Written: repro.py" in panel.text
     (tmp_path / "train.py").write_text("mine\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 
 from ddpnb.diagnosis.causes.stacks import frames_of
@@ -30,7 +31,7 @@ def find(recording: Recording) -> Finding | None:
     first = of_rank[0]
     count = sum(event.count for event in of_rank)
     times = f": the job was started {len(ranks)} times" if len(ranks) > 1 else ""
-    command = next((event.command for event in of_rank if event.command), "python SCRIPT")
+    command = next(filter(None, (_command(event.command) for event in of_rank)), "python SCRIPT")
     return Finding(
         OWN_RANKS,
         f"The script starts its ranks itself{phrases.at(first.site)} ({first.how}), on {phrases.ranks(ranks)}{times}. ddpnb does "
@@ -62,6 +63,16 @@ def joined_twice(recording: Recording, _: dict[int, Standing], finding: Finding)
 
 def _message(record: RankRecord) -> str:
     return record.ending.message if record.ending is not None else ""
+
+
+def _command(recorded: str) -> str:
+    """A recorded command line as one to type: a script with its arguments, and nothing else: a stranger may have written it."""
+    try:
+        words = shlex.split(recorded)
+    except ValueError:  # it was cut
+        words = recorded.split()[:2]
+    is_script = len(words) > 1 and words[0] == "python" and not words[1].startswith("-")
+    return shlex.join(words) if is_script else ""
 
 
 def waits_for_own(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:

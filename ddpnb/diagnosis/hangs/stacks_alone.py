@@ -20,6 +20,7 @@ from ddpnb.diagnosis.hangs.stack_calls import POINT_TO_POINT, START, WORK, may_w
 from ddpnb.diagnosis.hangs.stack_evidence import FEW, different_variables, is_past, still_s, waiting_lines
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.diagnosis.hangs.stragglers import STRAGGLER
+from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
@@ -54,16 +55,17 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
     waiting = [rank for rank, one in standings.items() if one.function and still_s(one) >= patience]
     frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
-    silent = [rank for rank, one in standings.items() if _nowhere(one)]
+    silent = {rank: None for rank, one in standings.items() if _nowhere(one)}
     elsewhere = [
         rank
         for rank, one in standings.items()
         if not one.function and one.expired(patience) and rank not in silent and one.state is not RankState.COMPUTING
     ]
+    explained = {*waiting, *frozen, *ended, *elsewhere}
     moving = [
         rank
         for rank, one in standings.items()
-        if _seen(one) and rank not in {*waiting, *frozen, *ended, *elsewhere} and one.state is not RankState.UNKNOWN
+        if _seen(one) and rank not in explained and one.state is not RankState.UNKNOWN
     ]
     if not waiting:
         return _nobody_waits(standings, frozen, elsewhere, moving, patience)
@@ -73,7 +75,7 @@ def _find(recording: Recording, standings: dict[int, Standing], patience: float)
         return _missing(standings, waiting, ended, "it has ended", "they have ended")
     few = len(silent) == 1 or 0 < len(silent) < len(waiting)
     if few and not moving and not elsewhere and len({standings[rank].function for rank in waiting}) == 1:
-        return _not_shown(standings, waiting, silent)
+        return _not_shown(standings, waiting, list(silent))
     if moving and recording.report is not None:
         return _missing(standings, waiting, moving, "it was outside it", "they were outside it")
     if moving:
@@ -91,9 +93,14 @@ def _with_work(recording: Recording, standing: Standing) -> Standing:
     """A rank at a line of the user's that calls ``wait``: it may wait for a collective there, without a frame of torch."""
     if standing.state is not RankState.BLOCKED:
         return standing
-    lines = recording.sources.get(standing.site.file, "").splitlines()
+    lines = _lines(recording, standing.site.file)
     text = lines[standing.site.line - 1] if 0 < standing.site.line <= len(lines) else ""
     return replace(standing, function=WORK) if may_wait_for_work(standing.record.main_stack, text) else standing
+
+
+@once
+def _lines(recording: Recording, file: str) -> list[str]:
+    return recording.sources.get(file, "").splitlines()
 
 
 def _seen(standing: Standing | None) -> bool:

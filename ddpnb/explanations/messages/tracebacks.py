@@ -82,7 +82,7 @@ class _Stream:
             self._wants_quote = False
         elif _START.match(line):
             self.close()
-            self._frames, self._quoted = [], {}
+            self._frames, self._quoted, self._wants_quote = [], {}, False
         elif _CHAIN.search(line):
             self.close()
             self._cause = self.errors[-1].message[:4000] if self.errors and "direct cause" in line else ""
@@ -116,6 +116,7 @@ class _Stream:
                 LoggedError(self._exception, message, frames, dict(self._quoted), self._cause, self._at, self.rank)
             )
             self._frames, self._quoted, self._message, self._cause = [], {}, None, ""
+            self._wants_quote = False
 
 
 def read(text: str) -> list[LoggedError]:

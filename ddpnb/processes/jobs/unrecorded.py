@@ -14,6 +14,7 @@ from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.process_samples import all_processes
 from ddpnb.processes.py_spy import py_spy_stacks
 from ddpnb.recorder import protocol
+from ddpnb.texts import shell_word
 
 # What tells two ranks, or two jobs, apart. A process that a rank starts inherits all of it.
 _RANK = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID")
@@ -193,7 +194,7 @@ def _no_job(pid: int, below: set[int]) -> UsageError:
         "\n  ".join(
             [
                 "mp.spawn and programs that start their own processes pass the rank on in other ways: which process is "
-                f"which rank cannot be seen from outside. Start it with ddpnb run -- python {command or 'train.py'}",
+                f"which rank cannot be seen from outside. Start it with ddpnb run -- python {shell_word(command) if command else 'train.py'}",
                 "The Python processes there:",
                 *lines,
                 *more,

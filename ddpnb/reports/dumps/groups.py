@@ -67,7 +67,10 @@ class Groups:
             if not self.names[rank].counted:
                 for name, ranks in found.items():
                     alike[ranks].add(name)
-        ordered = {ranks: sorted(named, key=_order) for ranks, named in alike.items()}
+        ordered = {
+            ranks: {name: place for place, name in enumerate(sorted(named, key=_order))}
+            for ranks, named in alike.items()
+        }
         self._known: dict[tuple[int, int, str, str], Group] = {}
         self._first: dict[Group, Group] = {}
         self._groups = {rank: self._of_rank(rank, found, ordered) for rank, found in members.items()}
@@ -109,12 +112,14 @@ class Groups:
             self._observed[name] = self._lists.number(tuple(self._users[name]))
         return self._observed[name]
 
-    def _of_rank(self, rank: int, members: Mapping[str, int], ordered: Mapping[int, Sequence[str]]) -> dict[str, Group]:
+    def _of_rank(
+        self, rank: int, members: Mapping[str, int], ordered: Mapping[int, Mapping[str, int]]
+    ) -> dict[str, Group]:
         own = self.names[rank]
         before: dict[int, int] = defaultdict(int)
         groups: dict[str, Group] = {}
         for name, ranks in sorted(members.items(), key=lambda item: _order(item[0])):
-            ordinal = before[ranks] if own.counted else ordered[ranks].index(name)
+            ordinal = before[ranks] if own.counted else ordered[ranks][name]
             before[ranks] += 1
             label = own.used.get(name) or own.config.get(name, ("", ()))[0]
             if not label and is_default(name, label):

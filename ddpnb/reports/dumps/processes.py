@@ -25,9 +25,11 @@ MOST_PROCESSES, _SHARE = 8, 512 << 10  # each of them holds one dump, and is sta
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 _START = "import sys; sys.path.append(sys.argv[1]); from ddpnb.reports.dumps.processes import serve; serve()"
 _CODES = "IqqqqBB"  # of the columns
-_LEAST, _PER_BYTE, _MOST = 512 << 20, 48, 8 << 30  # bytes of memory, that of the interpreter included
+# Bytes of memory, that of the interpreter included; of processor time for one file. Of 64 MiB: 1 GiB and 20 s.
+_LEAST, _PER_BYTE, _USUAL, _MOST = 512 << 20, 48, 1 << 30, 8 << 30
+_LARGE = 64 << 20
 _LARGEST_TABLE = 16 << 20
-_SECONDS, _BYTES_A_SECOND = 4, 1 << 20  # of processor time for one file
+_SECONDS, _BYTES_A_SECOND = 4, 4 << 20
 _HEAD = struct.Struct("<BQQQ")  # how it was read; the lengths of the table, of the facts and of the columns
 _REFUSED, _READ, _UNSAFE = 0, 1, 2
 
@@ -225,7 +227,7 @@ def _read(request: dict[str, Any], requests: BinaryIO) -> list[bytes]:
         raise Refused(f"is larger than {LARGEST_FILE >> 20} MiB")
     _limit(len(data))
     table, facts, found = columns(loads(data))
-    if len(table) + len(facts) > _LARGEST_TABLE + len(data):
+    if len(table) + len(facts) > _LARGEST_TABLE + len(data) // 4:
         raise Refused("repeats its content too often for a dump")
     return [table, facts, *(column.tobytes() for column in found)]
 
@@ -236,7 +238,7 @@ def _limit(size: int) -> None:
     import time
 
     limits = {
-        resource.RLIMIT_AS: min(_LEAST + _PER_BYTE * size, _MOST),
+        resource.RLIMIT_AS: min(_LEAST + _PER_BYTE * size, _USUAL if size <= _LARGE else _MOST),
         resource.RLIMIT_CPU: int(time.process_time()) + _SECONDS + size // _BYTES_A_SECOND,
         resource.RLIMIT_CORE: 0,
     }

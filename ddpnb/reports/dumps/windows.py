@@ -15,6 +15,7 @@ from ddpnb.reports.dumps.tables import Table
 
 ALL = 65_536  # entries: so many are all read, whatever the ranks (32 of them with rings of 2,000)
 AROUND, LAST = 64, 64
+_SEARCHED = 32  # numbers that are searched for one by one
 _OPEN = re.compile(b"[^%c%c]" % (DROPPED, COMPLETED))  # states of entries
 
 
@@ -96,19 +97,22 @@ def _around(own: Own, differing: dict[Group, set[int]]) -> list[int]:
     wanted = set(range(max(0, len(present) - LAST), len(present)))
     wanted.update(bisect_left(present, one.start()) for one in _OPEN.finditer(columns.state.tobytes()))
     firsts = [differing.get(group, set[int]()) for group in own.groups]
-    for seq in set[int]().union(*firsts):
-        for place in _places(columns.seq, seq):
-            row = own.table.rows[columns.calls[place]]
-            if not row.message and seq in firsts[row.group] and columns.state[place] != DROPPED:
-                turn = bisect_left(present, place)
-                wanted.update(range(max(0, turn - AROUND), min(len(present), turn + AROUND + 1)))
+    for place in _places(columns.seq, set[int]().union(*firsts)):
+        row = own.table.rows[columns.calls[place]]
+        if not row.message and columns.seq[place] in firsts[row.group] and columns.state[place] != DROPPED:
+            turn = bisect_left(present, place)
+            wanted.update(range(max(0, turn - AROUND), min(len(present), turn + AROUND + 1)))
     return [present[turn] for turn in sorted(wanted)]
 
 
-def _places(column: array[int], value: int) -> Iterator[int]:
-    """Where a column has this value."""
-    place = -1
-    with suppress(ValueError):
-        while True:
-            place = column.index(value, place + 1)
-            yield place
+def _places(column: array[int], values: set[int]) -> Iterator[int]:
+    """Where a column has one of these values."""
+    if len(values) > _SEARCHED:
+        yield from (place for place, value in enumerate(column) if value in values)
+        return
+    for value in values:
+        place = -1
+        with suppress(ValueError):
+            while True:
+                place = column.index(value, place + 1)
+                yield place
