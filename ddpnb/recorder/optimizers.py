@@ -32,7 +32,7 @@ class Known:
 
     def is_set(self, optimizer: Any) -> None:
         """torch has set it; what that is is worked out when it is asked for, as schedulers may step very often."""
-        self._groups = [group.copy() for group in optimizer.param_groups]
+        self._groups = [{**group, "params": ()} for group in optimizer.param_groups]  # they are the program's
 
     @property
     def settings(self) -> dict[str, float]:
@@ -161,13 +161,14 @@ def held_by(
 
     ``followed``: some of them are the same.
     """
-    trained = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p.requires_grad]
+    known = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p is not None]
+    trained, ids = [(n, p) for n, p in known if p.requires_grad], {id(p) for _, p in known}
     shapes = sorted(tuple(p.shape) for p in parameters)
     return OptimizerSeen(
         optimizer=type(optimizer).__name__,
         model=watched.number,
         parameters=len(parameters),
-        strangers=sum(id(p) not in watched.ids for p in parameters),
+        strangers=sum(id(p) not in ids for p in parameters),
         missing=tuple(name for name, parameter in trained if id(parameter) not in held)[:20],
         copies=not followed and shapes == sorted(tuple(p.shape) for _, p in trained),
     )

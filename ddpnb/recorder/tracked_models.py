@@ -55,7 +55,7 @@ class Followed:
         self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
         self._told: dict[str, Any] = {}  # of the model that is being wrapped
-        self.last: Watched | None = None  # that ran forward
+        self._last: Callable[[], Watched | None] = lambda: None
 
     # -- life
 
@@ -78,6 +78,15 @@ class Followed:
     def forget(self) -> None:
         """Nothing of what was is of use to the next run."""
         self._earlier.clear()
+
+    @property
+    def last(self) -> Watched | None:
+        """The one that ran forward last, as long as the program has it."""
+        return self._last()
+
+    @last.setter
+    def last(self, watched: Watched | None) -> None:
+        self._last = weakref.ref(watched) if watched is not None else lambda: None
 
     # -- what they hold
 
@@ -111,11 +120,19 @@ class Followed:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
         for watched in self.living():
             if watched.number == model and name in watched.names:
+                tensor = watched.tensors[watched.names.index(name)]
+                if tensor is None:
+                    continue
                 with torch.no_grad():
-                    flat = to_host(watched.tensors[watched.names.index(name)].detach())
+                    flat = to_host(tensor.detach())
                     flat = flat.reshape(-1)[:most].to("cpu", torch.float32).contiguous()
                 return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.itemsize)
         return b""
+
+    def let_go(self, tensors: list[Any], again: list[Callable[[], None]]) -> None:
+        """Hold no weak references to these tensors either, until what is added to ``again`` is called."""
+        for watched in [*self.watched.values(), *self._earlier.values()]:
+            again += watched.let_go(tensors)
 
     # -- who they are
 

@@ -1,4 +1,4 @@
-"""A wrapper of ``Work.wait`` that records when a call is waited for, and when the wait ends."""
+"""Wrappers of ``Work.wait``, which records when a call is waited for, and when the wait ends, and of ``Work.is_completed``."""
 
 from __future__ import annotations
 
@@ -73,10 +73,11 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
                 door.detach()
             if converted is not error:
                 raise converted from None
+            del converted  # this frame is in its traceback: they would keep each other, and the tensors of the call
             raise
         try:
             # On a CUDA device wait() only orders streams: the call may still be in flight.
-            if on_cpu or work.is_completed():
+            if on_cpu or door.flight.asks(work):
                 finish(entry, _COMPLETED)
             elif _get_stamp(memory, at)[0] == number + 1:  # other threads may have issued many calls meanwhile
                 memory[at + _STATE_AT] = _ISSUED
@@ -87,6 +88,27 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
 
     watched_wait.__doc__ = wait.__doc__
     return hide(watched_wait, below=True)
+
+
+def asked(is_completed: Callable[..., bool], door: Door) -> Callable[..., bool]:
+    """``is_completed`` of a Work: where it is true, the program may be done with the call, and nothing here keeps it."""
+    pending, silent, off, completed = door.flight.pending, door.box.silent, door.off, door.flight.completed
+
+    def watched_question(work: Any) -> bool:
+        result = is_completed(work)
+        if result and not silent and not off:
+            try:
+                entry = pending.get(work)
+                if entry is not None:
+                    completed(work, entry)
+            except BaseException as error:
+                if of_handler(error):
+                    raise
+                door.detach()
+        return result
+
+    watched_question.__doc__ = is_completed.__doc__
+    return hide(watched_question, below=True)
 
 
 def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door: Door) -> Any:

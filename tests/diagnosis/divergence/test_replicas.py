@@ -162,6 +162,7 @@ def test_all_ranks_edited_each_in_its_own_way():
 
 def test_ranks_that_part_for_a_moment_and_come_back_before_the_step_are_a_note():
     """As sharpness-aware steps do: each rank computes a forward at a point of its own, and returns."""
+
     def climbs(rank):
         rank.forward(STEP).backward(STEP)
         own = {WEIGHT: 90 + rank.rank, BIAS: 80 + rank.rank}
