@@ -29,7 +29,7 @@ from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.first_pass import FirstPass
-from ddpnb.recorder.hooks import Hooks, hide
+from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
 from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
@@ -53,14 +53,14 @@ class Replicas(Hooks):
         super().__init__(box)
         self._flight = door.flight
         self._groups = door.groups
-        self.models = Followed(door.groups, folder, rank, self.emit, self._resumed)
+        self._optimizers = Optimizers(box)
+        self.models = Followed(door.groups, folder, rank, self.emit, self._resumed, self._optimizers.number)
         self._watched = self.models.watched
         # The optimizer in its step, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)
         self._losses = DeviceLosses()
-        self._optimizers = Optimizers(box)
         self._unsynced: set[tuple[int, int, int]] = set()
         self._others, self._unsound = (
             0,
@@ -75,7 +75,6 @@ class Replicas(Hooks):
     # -- life
 
     def install(self) -> None:
-        hide(self._follow, below=True)
         self.before(DistributedDataParallel, "__init__", self._wrapping)
         self.after(DistributedDataParallel, "__init__", self._wrapped)
         self.replace(DistributedDataParallel, "_pre_forward", self._forward)
@@ -190,7 +189,6 @@ class Replicas(Hooks):
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
         of, compiling, failed = self._follow, torch.compiler.is_compiling, self.guarded(self._failed_forward)
-        hide(of, below=True)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:

@@ -381,6 +381,30 @@ def test_hooks_that_are_gone_hold_nothing(box, owner):
     assert gone() is None
 
 
+def test_code_that_others_share_is_not_hidden_from_the_compiler(box):
+    """That of ``contextlib``, which decorates functions of ours too: all context managers were hidden with it."""
+    import contextlib
+
+    import torch
+    import torch._dynamo
+
+    put_in_place(Watch(box))
+
+    @contextlib.contextmanager
+    def doubled_inside(x):
+        yield x * 2
+
+    def step(x):
+        torch._dynamo.graph_break()
+        with doubled_inside(x) as twice:
+            return twice + 1
+
+    torch._dynamo.reset()
+    explained = torch._dynamo.explain(step)(torch.ones(2))
+    torch._dynamo.reset()
+    assert (explained.graph_count, explained.op_count) == (1, 2)
+
+
 @pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])
 def test_a_function_in_two_modules_is_pickled(box, monkeypatch, hook):
     """By its name in the module that defines it, as ``torch.distributed.new_group``; it must be the same object there."""
