@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import LateWait
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.hooks import hide, place
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
@@ -91,16 +92,25 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
 
 
 def asked(is_completed: Callable[..., bool], door: Door) -> Callable[..., bool]:
-    """``is_completed`` of a Work: where it is true, the program may be done with the call, and nothing here keeps it."""
-    pending, silent, off, completed = door.flight.pending, door.box.silent, door.off, door.flight.completed
+    """``is_completed`` of a Work, which records that the program asks.
+
+    Where it is complete, the program may be done with the call, and nothing here keeps it.
+    """
+    pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
+    silent, off, memory, flight = door.box.silent, door.off, door.box.memory, door.flight
 
     def watched_question(work: Any) -> bool:
         result = is_completed(work)
-        if result and not silent and not off:
+        if not silent and not off:
             try:
-                entry = pending.get(work)
-                if entry is not None:
-                    completed(work, entry)
+                if fresh:
+                    flight.loosen()
+                entry = pending.get(work) or p2p_works.get(work)
+                if entry is not None and result:
+                    flight.completed(work, entry)
+                elif entry is not None and _get_stamp(memory, entry[0])[0] == entry[1] + 1:
+                    at = entry[0] + layout.CALL_DONE_AT  # until it is complete
+                    memory[at : at + 8] = now_ns().to_bytes(8, "little")  # at once: pack_into() writes zeros first
             except BaseException as error:
                 if of_handler(error):
                     raise

@@ -20,6 +20,7 @@ from ddpnb.model.events import Unknown
 from ddpnb.model.events.models import CheckpointSaved, ModelWrapped, RngRestored, StateLoaded
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.events.startup import StoreOpened
+from ddpnb.recorder import hooks as hooks_module
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.user_frames import is_own_file, is_user_file
@@ -381,28 +382,17 @@ def test_hooks_that_are_gone_hold_nothing(box, owner):
     assert gone() is None
 
 
-def test_code_that_others_share_is_not_hidden_from_the_compiler(box):
-    """That of ``contextlib``, which decorates functions of ours too: all context managers were hidden with it."""
-    import contextlib
-
-    import torch
-    import torch._dynamo
-
+def test_own_code_alone_is_hidden_from_the_compiler(box, monkeypatch):
+    """Not that of ``contextlib``, which decorates functions of ours too: all context managers were hidden with it."""
+    hidden = set()
+    monkeypatch.setattr(
+        hooks_module, "hide", lambda function, *, below: hidden.add((function.__code__.co_filename, below))
+    )
+    monkeypatch.setattr(hooks_module, "_HIDDEN", {"ddpnb.recorder.script"})
     put_in_place(Watch(box))
-
-    @contextlib.contextmanager
-    def doubled_inside(x):
-        yield x * 2
-
-    def step(x):
-        torch._dynamo.graph_break()
-        with doubled_inside(x) as twice:
-            return twice + 1
-
-    torch._dynamo.reset()
-    explained = torch._dynamo.explain(step)(torch.ones(2))
-    torch._dynamo.reset()
-    assert (explained.graph_count, explained.op_count) == (1, 2)
+    assert all(is_own_file(file) and below for file, below in hidden)
+    names = {os.path.basename(file) for file, _ in hidden}
+    assert {"hooks.py", "blackbox.py", "base.py"} <= names and "script.py" not in names
 
 
 @pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])
