@@ -220,8 +220,8 @@ class Hooks:
 def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetached] = HooksDetached) -> None:
     """Record and print the current exception of ddpnb itself. Never raises.
 
-    Each line of the traceback is marked, so that it does not look like a failure of the script. What broke the hook (a
-    script may have replaced ``len``) can break each part of this too.
+    The traceback is recorded, not printed: it would look like a failure of the script. What broke the hook (a script may
+    have replaced ``len``) can break each part of this too.
 
     Args:
         box: records the event.
@@ -234,11 +234,8 @@ def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetache
     with contextlib.suppress(Exception):
         box.emit(event(error=trace[-2000:]))
     with contextlib.suppress(Exception):
-        print(
-            f"ddpnb: {what} failed and was disabled on this rank; the run continues.\n"
-            + "".join(f"ddpnb:   {line}\n" for line in trace.splitlines()),
-            file=sys.stderr,
-        )
+        error = sentence(sys.exc_info()[1] or Exception())
+        print(f"ddpnb: {what} failed and was disabled on this rank; the run continues: {error}", file=sys.stderr)
 
 
 # By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
