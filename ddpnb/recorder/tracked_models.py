@@ -258,7 +258,7 @@ class Followed:
         return [watched]
 
     def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
-        """Does it hold what is trained? Told once, and again as long as more of what it holds beside that has a gradient."""
+        """Does it hold what is trained? Recorded once, and again as long as more of what it holds beside that has a gradient."""
         looks, least = self._idle.pop(optimizer, (0, -1))
         number = self._number_of(optimizer)
         seen = [
