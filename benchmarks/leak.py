@@ -1,14 +1,18 @@
-"""What stays of a run: many runs in one world. ``python -m benchmarks.leak [RUNS] [RANKS]``.
+"""What stays of a run, and of what a program deletes. ``python -m benchmarks.leak [RUNS] [RANKS]``.
 
 Prints the memory of the launcher, of the controller and of the ranks, the files that the world keeps, and the time of
-a run, each at the beginning and at the end. The first runs warm caches up: memory is compared with that after ten.
+a run, each at the beginning and at the end of many runs. The first runs warm caches up: memory is compared with that
+after ten. ``python -m benchmarks.leak models`` prints the memory of a rank after 2,000 steps and after 50 models that
+were made and deleted, by torchrun and by ``ddpnb run``.
 """
 
 from __future__ import annotations
 
 import gc
 import os
+import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -38,6 +42,39 @@ dist.destroy_process_group()
 """
 
 
+MODELS = """
+import gc, sys
+import psutil
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def train(width, steps):
+    model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.Linear(width, 1)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(2, width)).sum().backward()
+        optimizer.step()
+
+def say(what):
+    gc.collect()
+    memory = psutil.Process().memory_info()
+    if dist.get_rank() == 0:  # without files in shared memory, which do not grow
+        print(f"MEMORY {what}: {(memory.rss - memory.shared) / 1e6:.1f}", flush=True)
+
+dist.init_process_group("gloo")
+train(1000, 20)
+say("at the beginning")
+train(64, 2000)
+say("after 2,000 steps")
+for _ in range(50):
+    train(1000, 3)
+say("after 50 models")
+dist.destroy_process_group()
+"""
+
+
 def memory(pids: Iterable[int]) -> float:
     """MB that these processes have in memory together, not counting what they share with others."""
     return sum(psutil.Process(pid).memory_full_info().uss for pid in pids) / 1e6
@@ -47,6 +84,26 @@ def files(folders: Iterable[str]) -> tuple[int, float]:
     """How many files lie in these folders, and how many MB they take."""
     found = [path.stat() for folder in folders for path in Path(folder).rglob("*") if path.is_file()]
     return len(found), sum(stat.st_blocks * 512 for stat in found) / 1e6
+
+
+def models(ranks: int = 2) -> None:
+    """Print what the models of a program leave in a rank, by torchrun and by ddpnb."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "models.py"
+        script.write_text(MODELS)
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", script]
+        ddpnb_run = [sys.executable, "-m", "ddpnb", "run", "-n", str(ranks), script]
+        said = [
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            for command in (torchrun, ddpnb_run)
+        ]
+    plain, ours = (dict(re.findall(r"MEMORY (.*): ([\d.]+)", text)) for text in said)
+    print(f"a rank of {ranks}, MB  torchrun    ddpnb  growth of each since the beginning")
+    for name, before in plain.items():
+        pairs = [(float(found[name]), float(found["at the beginning"])) for found in (plain, ours)]
+        print(
+            f"  {name:17}{float(before):10.1f}{pairs[1][0]:9.1f}", *(f"{now / first - 1:+7.1%}" for now, first in pairs)
+        )
 
 
 def main(runs: int, ranks: int) -> None:
@@ -78,4 +135,7 @@ def main(runs: int, ranks: int) -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["models"]:
+        models()
+        sys.exit()
     main(*(int(argument) for argument in (*sys.argv[1:], *("150", "2")[len(sys.argv) - 1 :])))

@@ -26,7 +26,7 @@ from ddpnb.diagnosis.hangs import (
 )
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
-from ddpnb.diagnosis.hangs.rank_state import Standing, standings
+from ddpnb.diagnosis.hangs.rank_state import Standing, standings, with_polls
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
 from ddpnb.diagnosis.outcome import outcome_of
@@ -98,6 +98,7 @@ def _of_ranks(
     recording: Recording, standing: dict[int, Standing], exit_codes: dict[int, int | None], patience: float
 ) -> Diagnosis:
     """The diagnosis of ranks that are observed."""
+    standing = with_polls(recording, standing, patience)
     if (cut_off := unreachable.find(recording, standing)) is not None:
         return _cut_off(recording, cut_off, exit_codes, patience)
     found_waits = waits(recording, standing, patience)

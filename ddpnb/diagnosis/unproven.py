@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import replace
 
-from ddpnb.diagnosis.hangs.rank_state import standings
+from ddpnb.diagnosis.hangs.rank_state import standings, with_polls
 from ddpnb.diagnosis.outcome import outcome_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
@@ -63,7 +63,11 @@ def sentence(recording: Recording, finding: Finding) -> str:
         'rank 1 has waited 10 s in subprocess.run (a child process) at data.py:30; ranks 0 and 2 wait for it; not proven'
     """
     ranks = list(finding.culprits)
-    standing = standings(recording)
+    standing = with_polls(recording, standings(recording), 0.0)
+    polls = [rank for rank in sorted(finding.concerned) if rank in standing and standing[rank].polls]
+    if polls:
+        asking = ", ".join(f"rank {rank}{phrases.at(standing[rank].site)}" for rank in polls[:4])
+        return f"{finding.summary.rstrip('.')} ({asking}: asked with is_completed()); not proven"
     if not ranks or any(rank not in standing or standing[rank].state not in _ELSEWHERE for rank in ranks):
         return f"{finding.summary.rstrip('.')}; not proven"
     first = standing[ranks[0]]

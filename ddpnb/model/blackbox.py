@@ -198,6 +198,8 @@ class BoxReader:
         stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
         if stamp != number + 1 or not 1 <= state <= len(CallState):
             return None  # being overwritten
+        # While a call is in flight, the time of its end is that of the last question whether it is complete.
+        asked, done = (times[2], 0) if CallState(state).in_flight else (0, times[2])
         return Call(
             number,
             self._strings.decoded(group, Group, Group(())),
@@ -210,9 +212,10 @@ class BoxReader:
             tag,
             times[0],
             times[1],
-            times[2],
+            done,
             timeout,
             turn,
+            asked,
         )
 
     def _facts(self, number: int) -> dict[str, Any]:

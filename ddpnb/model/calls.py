@@ -262,6 +262,7 @@ class Call:
     done_ns: int = 0
     timeout_ms: int = 0  # of an explicit wait(timeout); 0: that of the group
     turn: int = 0  # point-to-point only: its ordinal among those with this operation, peer and tag, from 1
+    asked_ns: int = 0  # while it is in flight: when the program asked last whether it is complete
 
     @property
     def op(self) -> str:

@@ -181,6 +181,7 @@ class SampleReader:
             {
                 name: Digest(hash_, None if math.isnan(norm) else norm)
                 for name, hash_, norm in zip(chosen, hashes, norms, strict=False)
+                if hash_ or KINDS[kind] == "gradients"  # only a missing gradient is a fact; another tensor is not known
             },
         )
 

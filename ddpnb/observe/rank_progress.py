@@ -26,6 +26,7 @@ _ENDING_LIMIT = 16 << 20
 _CHILDREN = ("/torch/utils/data/", "/multiprocessing/", "/concurrent/futures/")
 _CHILDREN_AGAIN_S = 2.0
 _HOLDERS = 64  # of a file lock
+_ASKED_NS = 1_000_000_000  # since a question whether a call is complete, for a program that asks all the time
 _LAST_CALLS = 4  # among which is the one that a rank waits in
 _EXIT_S = 30.0  # that a process may take to end after its script
 
@@ -83,8 +84,9 @@ class RankProgress:
 
     @property
     def waits(self) -> bool:
-        """Whether, according to its black box, a thread waits in a call."""
-        return self._in_state(CallState.WAITING, CallState.ENTERED)
+        """Whether, according to its black box, a thread waits in a call, or asks again and again whether one is complete."""
+        asked = max((call.asked_ns for call in self._reader.calls(_LAST_CALLS)), default=0) if self._reader else 0
+        return self._in_state(CallState.WAITING, CallState.ENTERED) or time.monotonic_ns() - asked < _ASKED_NS
 
     @property
     def stands(self) -> bool:

@@ -177,7 +177,13 @@ def _shifted(record: RankRecord, ns: int) -> RankRecord:
     return replace(
         record,
         calls=tuple(
-            replace(c, entered_ns=at(c.entered_ns), issued_ns=at(c.issued_ns), done_ns=at(c.done_ns))
+            replace(
+                c,
+                entered_ns=at(c.entered_ns),
+                issued_ns=at(c.issued_ns),
+                done_ns=at(c.done_ns),
+                asked_ns=at(c.asked_ns),
+            )
             for c in record.calls
         ),
         history=tuple(replace(e, began_ns=at(e.began_ns), ended_ns=at(e.ended_ns)) for e in record.history),

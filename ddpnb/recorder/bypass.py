@@ -47,6 +47,7 @@ class Bypass:
 
     def end(self) -> None:
         """A direct call was seen, or the wrapper is used: stop watching."""
+        self._parts = {}
         if self.hook is not None:
             self.hook.remove()
             self.hook = None

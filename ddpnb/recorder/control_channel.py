@@ -219,7 +219,9 @@ class ControlChannel:
 
     def _of_models(self, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What is read from models; where a part of them is on a device, in a thread of its own."""
-        here = all(tensor.device.type == "cpu" for one in self._replicas.models.living() for tensor in one.tensors)
+        tensors = [tensor for one in self._replicas.models.living() for tensor in one.tensors if tensor is not None]
+        here = all(tensor.device.type == "cpu" for tensor in tensors)
+        tensors.clear()
         return read() if here else self._reads.answer(read, _READ_S)
 
     def _trace(self, content: dict[str, Any]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
 from ddpnb.recorder.user_frames import calling_frame, is_user_file, library_of, user_path
-from ddpnb.recorder.waits import watched
+from ddpnb.recorder.waits import asked, watched
 
 raises_releases(__name__)
 
@@ -82,27 +82,28 @@ class Door:
         #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
         self._library: torch.library.Library | None = None
-        self._wait: Callable[..., Any] | None = None
+        self._of_works: dict[str, Callable[..., Any]] = {}  # methods of Work, as torch has them
         box.on_new_table.append(self._forget_strings)
 
     # -- life
 
     def open(self) -> None:
-        """Register the kernels and watch ``Work.wait``."""
+        """Register the kernels, and watch what the program asks of a Work."""
         library = torch.library.Library("c10d", "IMPL")
         for name, spec in OPS.items():
             packet = getattr(torch.ops.c10d, name, None)
             if packet is not None:
                 library.impl(name, self._kernel(packet.default, spec), "BackendSelect", with_keyset=True)
         self._library = library
-        self._wait = Work.wait
+        self._of_works = {"wait": Work.wait, "is_completed": Work.is_completed}
+        self.flight.asks = Work.is_completed
         Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
+        Work.is_completed = asked(Work.is_completed, self)  # type: ignore[method-assign]
 
     def close(self) -> None:
         """Remove the hooks; from now on calls go directly to the backend."""
-        if self._wait is not None:
-            Work.wait = self._wait  # type: ignore[method-assign]
-            self._wait = None
+        while self._of_works:
+            setattr(Work, *self._of_works.popitem())
         self.flight.pending.clear()
         if self._library is not None:
             self._library._destroy()
@@ -170,7 +171,7 @@ class Door:
                 if pending or fresh:
                     poll(2)
                 unboxed = unbox_group(args[group_at])
-                group = groups.get(unboxed) or new_group(unboxed)
+                group = groups.get(id(unboxed)) or new_group(unboxed)
                 signature, agreed, on_cpu, exchange = signature_of(args)
                 frame = calling_frame(2)
                 if frame is None:
@@ -212,6 +213,7 @@ class Door:
                 converted = self._failed(error, group, seq, entry, returns_work=returns_work)
                 if converted is not error:
                     raise converted from None
+                del converted  # this frame is in its traceback: they would keep each other, and what the frames hold
                 raise
             try:
                 if off:

@@ -101,8 +101,6 @@ class Lines(Hooks):
         events = _MONITORING.events
         _MONITORING.register_callback(tool, events.PY_START, hide(self._code_starts(), below=True))
         _MONITORING.register_callback(tool, events.LINE, hide(self._line_runs(file), below=True))
-        for method in (self._called, self._stepped, self._begin_window):
-            hide(method, below=True)
         self._door.on_call.append(self._called)
         self.on_removal(self._door.on_call.clear)
         self.on_removal(register_optimizer_step_post_hook(self._stepped).remove)

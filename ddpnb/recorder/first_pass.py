@@ -60,7 +60,7 @@ class FirstPass(Hooks):
             self.on_removal(handle.remove)
 
         for name, parameter in zip(watched.names, watched.parameters, strict=False):
-            if parameter.requires_grad:
+            if parameter is not None and parameter.requires_grad:
                 follow(name, parameter)
 
     def backward_is_over(self, watched: Watched) -> None:
@@ -74,6 +74,7 @@ class FirstPass(Hooks):
         names = {id(part): name or "(model)" for name, part in module.named_modules()}
         calls: Counter[str] = Counter()
         found: list[tuple[str, float]] = []
+        root = id(module)  # not the module: the hooks stay if its forward fails
 
         def look(part: Any, _inputs: Any, output: Any) -> None:
             name = names.get(id(part))
@@ -83,7 +84,7 @@ class FirstPass(Hooks):
             again = f" #{calls[name]}" if calls[name] > 1 else ""
             if len(found) < _MOST:
                 found.append((f"{name} ({type(part).__name__}){again}", float(digest_of(output) & _DIGITS)))
-            if part is module:
+            if id(part) == root:
                 handle.remove()
                 self._write(watched, "outputs", found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,8 @@ class SentFunctions:
     """
 
     def __init__(self) -> None:
-        self._sent: dict[str, Any] = {}  # what the notebook has put into the namespace
+        # What the notebook has put into the namespace, not kept alive where that can be.
+        self._sent: dict[str, Callable[[], Any]] = {}
 
     def call(self, payload: bytes, namespace: dict[str, Any]) -> Callable[[], Any]:
         """What calls the function of ``payload``, which our own client sent over its signed channel."""
@@ -32,7 +34,10 @@ class SentFunctions:
             sent = {name: value for name, value in namespace.items() if value is not before.get(name, _MISSING)}
             # A variable of a cell gives way for as long as the function runs: it may be a model in training.
             own = {name: before[name] for name in sent if name in before and not self._is_notebooks(name, before)}
-            self._sent.update(sent)
+            self._sent = {name: value for name, value in self._sent.items() if before.get(name, _MISSING) is value()}
+            self._sent.update((name, _weak(value)) for name, value in sent.items())
+            sent = {name: sent[name] for name in own}
+            del before  # what the function deletes is not kept for it
             try:
                 return function(*args)
             finally:
@@ -43,7 +48,14 @@ class SentFunctions:
         return main
 
     def _is_notebooks(self, name: str, namespace: dict[str, Any]) -> bool:
-        return namespace[name] is self._sent.get(name, _MISSING)
+        return name in self._sent and namespace[name] is self._sent[name]()
+
+
+def _weak(value: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(value)
+    except TypeError:  # a number, a list: kept until the next function
+        return lambda: value
 
 
 def _load(payload: bytes, namespace: dict[str, Any]) -> Any:

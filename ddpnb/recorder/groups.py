@@ -6,6 +6,8 @@ import contextlib
 import os
 import sys
 import threading
+import weakref
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -24,9 +26,10 @@ _UNHURRIED = timedelta(days=7)
 class KnownGroup:
     """What the door keeps of a process group, from its first call on."""
 
-    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "ranks", "returned", "run", "string", "turns")
+    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "of", "ranks", "returned", "run", "string", "turns")
 
     def __init__(self, string: int, group: Group, board: Announcements | None, run: int) -> None:
+        self.of: Callable[[], Any] = lambda: None  # the process group
         self.string = string
         self.run = run  # in which it was made: the peers have the same number, and so the same board
         self.identity = group
@@ -46,8 +49,8 @@ class Groups:
         self._box = box
         self._folder = folder
         self.fence = fence
-        #: by process group; the door reads it at every call
-        self.known: dict[Any, KnownGroup] = {}
+        #: by the id of the process group, which it does not keep alive; the door reads it at every call
+        self.known: dict[int, KnownGroup] = {}
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._run = 0
         self._unhurried = False
@@ -58,7 +61,7 @@ class Groups:
         self._run, self.fence = run, fence
         if not keep:
             self.begin_anew()
-        for group, known in list(self.known.items()):
+        for group, known in self._living():
             if (known.board is not None) != (fence != "off"):
                 known.board = self._board(known.identity, group, known.run)
 
@@ -69,16 +72,26 @@ class Groups:
 
     def get(self, group: Any) -> KnownGroup:
         """The entry of this process group; its identity is fixed when it is first seen."""
-        known = self.known.get(group)
+        key = id(group)
+        known = self.known.get(key)
         if known is None:
             with self._lock:
-                known = self.known.get(group)
+                known = self.known.get(key)
                 if known is None:
                     introduced = self._introduce(group)
+                    introduced.of = weakref.ref(group, lambda _: self.known.pop(key, None))
                     # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
-                    known = self.known.setdefault(group, introduced)
+                    known = self.known.setdefault(key, introduced)
                     self._made[known.ranks] = known.identity.ordinal + 1
         return known
+
+    def _living(self) -> list[tuple[Any, KnownGroup]]:
+        found = [(known.of(), known) for known in list(self.known.values())]
+        return [(group, known) for group, known in found if group is not None]
+
+    def others(self, mine: Any) -> list[Any]:
+        """The process groups of this rank beside one."""
+        return [group for group, _ in self._living() if group is not mine and group != mine]
 
     def _introduce(self, group: Any) -> KnownGroup:
         try:
@@ -86,7 +99,9 @@ class Groups:
         except (KeyError, ValueError, RuntimeError):
             ranks = tuple(range(group.size()))
         ordinal = self._made.get(ranks, 0)
-        name = str(getattr(group, "group_name", "") or "")
+        name = ""
+        with contextlib.suppress(RuntimeError):  # of one that is made by hand
+            name = str(getattr(group, "group_name", "") or "")
         described = str(getattr(group, "group_desc", "") or "")
         label = described if described and described != "undefined" else ""
         identity = Group(ranks, ordinal, name, label)
@@ -125,11 +140,11 @@ class Groups:
             known.string = self._string(known.identity)
 
     def forget(self, group: Any = None) -> None:
-        """Let go of a group, or of all, before it is destroyed: held, it would keep its connections."""
+        """Forget a group, or all, before it is destroyed."""
         if group is None or group is dist.group.WORLD:
             self.known.clear()
         else:
-            self.known.pop(group, None)
+            self.known.pop(id(group), None)
 
     def counts(self) -> list[dict[str, Any]]:
         """For each group the number of its calls that were passed on, and for each peer and tag that of messages."""
@@ -146,7 +161,7 @@ class Groups:
 
     def timeout_s(self, group: Any) -> float | None:
         """The time-out of a group in seconds, also while it is suspended; None: not known."""
-        known = self.known.get(group)
+        known = self.known.get(id(group))
         for device in ("cpu", "cuda"):
             with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
                 timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
@@ -159,7 +174,7 @@ class Groups:
         Calls already in flight keep theirs.
         """
         self._unhurried = wanted
-        for group, known in list(self.known.items()):
+        for group, known in self._living():
             (_suspend if wanted else _restore)(group, known)
 
 

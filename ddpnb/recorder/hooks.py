@@ -32,6 +32,12 @@ from ddpnb.recorder.user_frames import STEPPED_OVER, calling_frame
 
 E = TypeVar("E", bound=Event)
 A = TypeVar("A", bound=Attempt)
+_TRACED = "_torchdynamo_inline"  # what the compiler reads instead of a function, and so never a hook
+# Modules whose code is excluded from the compiler, and at the beginning those that run the program's own code.
+_HIDDEN = {
+    f"ddpnb.recorder.{name}"
+    for name in ("components", "functions", "hidden_modules", "plain", "rank", "script", "user_modules")
+}
 _ALIKE = 4  # how often the same event is recorded: what happens in every step must not fill the box
 
 
@@ -154,6 +160,8 @@ class Hooks:
             isinstance(owner, ModuleType) and type(original) is not FunctionType
         ):  # built in, or a method: defined elsewhere
             hook.__module__, hook.__qualname__ = owner.__name__, name
+        if isinstance(owner, ModuleType) and type(original) is FunctionType:  # a method would lose its object
+            vars(hook).setdefault(_TRACED, original)
         step_over(hook)
         hide(hook)
         _OF_HOOKS[hook] = self._alive, original, name in vars(owner)
@@ -212,8 +220,8 @@ class Hooks:
 def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetached] = HooksDetached) -> None:
     """Record and print the current exception of ddpnb itself. Never raises.
 
-    Each line of the traceback is marked, so that it does not look like a failure of the script. What broke the hook (a
-    script may have replaced ``len``) can break each part of this too.
+    The traceback is recorded, not printed: it would look like a failure of the script. What broke the hook (a script may
+    have replaced ``len``) can break each part of this too.
 
     Args:
         box: records the event.
@@ -226,11 +234,8 @@ def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetache
     with contextlib.suppress(Exception):
         box.emit(event(error=trace[-2000:]))
     with contextlib.suppress(Exception):
-        print(
-            f"ddpnb: {what} failed and was disabled on this rank; the run continues.\n"
-            + "".join(f"ddpnb:   {line}\n" for line in trace.splitlines()),
-            file=sys.stderr,
-        )
+        error = sentence(sys.exc_info()[1] or Exception())
+        print(f"ddpnb: {what} failed and was disabled on this rank; the run continues: {error}", file=sys.stderr)
 
 
 # By wrapper: whether its hooks are still wanted, what it stands for, whether the owner had that itself.
@@ -245,6 +250,7 @@ def put_in_place(*sets: Hooks) -> None:
     """Put these sets of hooks in place, also in the modules that have imported the functions by name."""
     for hooks in sets:
         hooks.install()
+    _hide_own_code()
     _rebind()
 
 
@@ -294,6 +300,19 @@ def hide(function: Any, *, below: bool = False) -> Any:
         code = getattr(function, "__func__", function).__code__
         frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip if below else default))
     return function
+
+
+def _hide_own_code() -> None:
+    """Exclude what the hooks call from torch.compile too: it looks at every function that runs where it is on."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(("ddpnb.recorder.", "ddpnb.model.")) or name in _HIDDEN:
+            continue
+        _HIDDEN.add(name)
+        for owner in (module, *(kind for kind in vars(module).values() if isinstance(kind, type))):
+            for function in vars(owner).values():
+                # Not the code of a decorator, which others share.
+                if type(function) is FunctionType and function.__code__.co_filename == module.__file__:
+                    hide(function, below=True)
 
 
 def step_over(wrapper: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import weakref
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from time import monotonic, sleep  # a script may replace those of the module
@@ -25,6 +26,8 @@ class Flight:
 
     def __init__(self, box: BlackBox) -> None:
         self._box = box
+        #: whether a Work is complete, as the backend says it; the program's own questions are seen (``recorder.waits``)
+        self.asks: Callable[[Any], bool] = lambda work: work.is_completed()
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
         # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
         self.pending: dict[Any, tuple[int, int, bool]] = {}
@@ -65,16 +68,29 @@ class Flight:
         A short poll (at the door) stops at the first call that is still in flight.
         """
         self.loosen()
-        pending = self.pending
-        for work in list(islice(pending, most)):  # at once: another thread may add a call
-            entry = pending.get(work)
-            if entry is None:
-                continue
-            if work.is_completed():
-                pending.pop(work, None)
-                self.finish(entry, _FAILED if entry[2] and _failed(work) else _COMPLETED)
-            elif most <= 8:
+        for work in list(islice(self.pending, most)):  # at once: another thread may add a call
+            if not self._has_left(work) and most <= 8:
                 return
+
+    def tidy(self) -> None:
+        """Let go of the oldest calls that are complete, and so of their tensors, which the program may be done with."""
+        for work in list(self.pending) if self.pending and not self._box.silent else ():
+            if not self._has_left(work):
+                return
+
+    def _has_left(self, work: Any) -> bool:
+        """Whether a call is complete: then nothing here holds it any more."""
+        entry = self.pending.get(work)
+        if entry is not None:
+            if not self.asks(work):
+                return False
+            self.completed(work, entry)
+        return True
+
+    def completed(self, work: Any, entry: tuple[int, int, bool]) -> None:
+        """A call is complete."""
+        self.pending.pop(work, None)
+        self.finish(entry, _FAILED if entry[2] and _failed(work) else _COMPLETED)
 
     @property
     def outstanding(self) -> int:

@@ -75,7 +75,9 @@ def unused(loss: torch.Tensor, names: Sequence[str], parameters: Sequence[torch.
         if variable is not None:
             reached.add(id(variable))
         waiting += [previous for previous, _ in node.next_functions]
-    return [n for n, p in zip(names, parameters, strict=False) if p.requires_grad and id(p) not in reached][:_NAMES]
+    return [
+        n for n, p in zip(names, parameters, strict=False) if p is not None and p.requires_grad and id(p) not in reached
+    ][:_NAMES]
 
 
 def _short(name: str) -> str:

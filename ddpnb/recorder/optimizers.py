@@ -32,7 +32,7 @@ class Known:
 
     def is_set(self, optimizer: Any) -> None:
         """torch has set it; what that is is worked out when it is asked for, as schedulers may step very often."""
-        self._groups = [group.copy() for group in optimizer.param_groups]
+        self._groups = [{**group, "params": ()} for group in optimizer.param_groups]  # they are the program's
 
     @property
     def settings(self) -> dict[str, float]:
@@ -72,6 +72,10 @@ class Optimizers(Hooks):
     def of(self, optimizer: Any) -> Known:
         """What is known of an optimizer."""
         return self._of.get(optimizer, self._unknown) if isinstance(optimizer, Optimizer) else self._unknown
+
+    def number(self, optimizer: Any) -> int:
+        """The number of an optimizer; -1: it was not seen when it was made."""
+        return self.of(optimizer).number
 
     def _optimizer_made(self, _none: Any, optimizer: Any, *_: Any, **__: Any) -> None:
         known = self._of[optimizer] = Known(self._numbered)
@@ -155,19 +159,31 @@ def hyper_parameters(groups: Sequence[dict[str, Any]]) -> tuple[list[str], list[
 
 
 def held_by(
-    optimizer: Any, parameters: list[Any], held: set[int], watched: Watched, *, followed: bool
+    optimizer: Any, parameters: list[Any], held: set[int], watched: Watched, *, followed: bool, number: int
 ) -> OptimizerSeen:
-    """How the optimizer's parameters and those that the model trains cover each other.
+    """How the optimizer's parameters and those that the model trains cover each other, when it steps.
 
-    ``followed``: some of them are the same.
+    ``followed``: some of them are the same. ``number``: of the optimizer.
     """
-    trained = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p.requires_grad]
+    known = [(n, p) for n, p in zip(watched.names, watched.parameters, strict=False) if p is not None]
+    trained, ids = [(n, p) for n, p in known if p.requires_grad], {id(p) for _, p in known}
+    strangers = [p for p in parameters if id(p) not in ids]
     shapes = sorted(tuple(p.shape) for p in parameters)
     return OptimizerSeen(
         optimizer=type(optimizer).__name__,
         model=watched.number,
         parameters=len(parameters),
-        strangers=sum(id(p) not in watched.ids for p in parameters),
+        strangers=len(strangers),
         missing=tuple(name for name, parameter in trained if id(parameter) not in held)[:20],
         copies=not followed and shapes == sorted(tuple(p.shape) for _, p in trained),
+        idle=sum(map(_is_idle, strangers)),
+        number=number,
     )
+
+
+def _is_idle(parameter: torch.Tensor) -> bool:
+    """Whether it has no gradient. One of zeros is none: torch makes it to let an optimizer make its state."""
+    gradient = parameter.grad
+    if gradient is None:
+        return True
+    return type(gradient) is torch.Tensor and gradient.is_cpu and not gradient.is_sparse and not gradient.any().item()

@@ -36,6 +36,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),
     "torch.distributed.distributed_c10d.rendezvous": ("phases",),
+    "torch.distributed.distributed_c10d.Work.is_completed": ("door",),
     "torch.distributed.distributed_c10d.Work.wait": ("door",),
     "torch.distributed.rpc.init_rpc": ("phases",),
     "torch.distributed.tensor.DTensor.from_local": ("replicated",),
@@ -79,6 +80,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.utils.data.distributed.DistributedSampler.set_epoch": ("data", "faults.in_data"),
     "torch.utils.data.sampler.BatchSampler.__iter__": ("faults.in_data",),
     "torch.utils.data.sampler.BatchSampler.__len__": ("faults.in_data",),
+    "torch.utils.swap_tensors": ("replicas",),
 }
 
 

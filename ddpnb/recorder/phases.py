@@ -276,6 +276,7 @@ class Phases(Hooks):
                 released = told(error)
                 if released is not error:
                     raise released from None
+                del released  # this frame is in its traceback: they would keep each other
                 raise
 
         return backward

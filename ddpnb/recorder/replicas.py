@@ -29,14 +29,14 @@ from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.first_pass import FirstPass
-from ddpnb.recorder.hooks import Hooks, hide
+from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
 from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
 from ddpnb.recorder.samples import SampleFile, Samples, digests
 from ddpnb.recorder.sampling import Meter
 from ddpnb.recorder.tracing import Tracing
-from ddpnb.recorder.tracked_model import Watched, named_tensors, tensors_of
+from ddpnb.recorder.tracked_model import Watched, living, named_tensors, tensors_of
 from ddpnb.recorder.tracked_models import Followed
 from ddpnb.recorder.user_frames import calling_frame
 
@@ -53,14 +53,14 @@ class Replicas(Hooks):
         super().__init__(box)
         self._flight = door.flight
         self._groups = door.groups
-        self.models = Followed(door.groups, folder, rank, self.emit, self._resumed)
+        self._optimizers = Optimizers(box)
+        self.models = Followed(door.groups, folder, rank, self.emit, self._resumed, self._optimizers.number)
         self._watched = self.models.watched
         # The optimizer in its step, and its models.
         self._stepping: tuple[weakref.ref[Any], list[Watched]] | None = None
         self._file = SampleFile(os.path.join(folder, f"rank{rank}.samples"))
         self._samples = Samples(self._file, box)
         self._losses = DeviceLosses()
-        self._optimizers = Optimizers(box)
         self._unsynced: set[tuple[int, int, int]] = set()
         self._others, self._unsound = (
             0,
@@ -75,7 +75,6 @@ class Replicas(Hooks):
     # -- life
 
     def install(self) -> None:
-        hide(self._follow, below=True)
         self.before(DistributedDataParallel, "__init__", self._wrapping)
         self.after(DistributedDataParallel, "__init__", self._wrapped)
         self.replace(DistributedDataParallel, "_pre_forward", self._forward)
@@ -86,6 +85,7 @@ class Replicas(Hooks):
         self.on_removal(register_optimizer_step_pre_hook(self.guarded(self._before_step)).remove)
         self.on_removal(register_optimizer_step_post_hook(self.guarded(self._after_step)).remove)
         self.after(torch.nn.utils.clip_grad, "clip_grad_norm_", self._clipped)
+        self.replace(torch.utils, "swap_tensors", self._swap)
         self.after(torch.amp.GradScaler, "unscale_", self._left)
         self.after(torch.amp.GradScaler, "update", self._scaled)
         self._optimizers.install()
@@ -137,6 +137,7 @@ class Replicas(Hooks):
         self.models.save(number, "DistributedDataParallel", type(module).__name__, known, tensors, named)
 
     def _wrapped(self, _none: Any, ddp: Any, *_args: Any, **_kwargs: Any) -> None:
+        self._flight.tidy()  # of the broadcasts, which hold copies of the parameters
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
             watched = self.models.wrapped(ddp)
             # Only now is it known: two arguments, both of which may be left out, say so.
@@ -168,12 +169,26 @@ class Replicas(Hooks):
             self.fail()
             return None
 
+    def _swap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """torch refuses to swap a tensor that has weak references."""
+        let_go = self.guarded(self.models.let_go)
+
+        def swap_tensors(*args: Any, **kwargs: Any) -> Any:
+            held: list[Callable[[], None]] = []
+            let_go([*args, *kwargs.values()], held)
+            try:
+                return original(*args, **kwargs)
+            finally:
+                for take_up in held:
+                    take_up()
+
+        return swap_tensors
+
     # -- forward
 
     def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         look, passing, silent = self.guarded(self._look_forward), self.guarded(self._pass_forward), self.box.silent
         of, compiling, failed = self._follow, torch.compiler.is_compiling, self.guarded(self._failed_forward)
-        hide(of, below=True)
 
         def _pre_forward(ddp: Any, *inputs: Any, **kwargs: Any) -> Any:
             if silent or not torch.is_grad_enabled() or compiling() or (watched := of(ddp)) is None:
@@ -208,7 +223,11 @@ class Replicas(Hooks):
     def _failed_forward(self, watched: Watched) -> None:
         """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""
         known = zip(watched.names, watched.parameters, watched.trained, strict=False)
-        frozen = [name for name, parameter, trained in known if trained and not parameter.requires_grad]
+        frozen = [
+            name
+            for name, parameter, trained in known
+            if trained and parameter is not None and not parameter.requires_grad
+        ]
         if frozen:
             names = tuple(frozen[:_NAMED])
             self.emit(ParametersFrozen(model=watched.number, names=names, count=len(frozen)))
@@ -239,7 +258,7 @@ class Replicas(Hooks):
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
             names = self._samples.name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
             values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
-            self._samples.digest(watched, "forward", [*watched.parameters, *watched.buffers], names, values)
+            self._samples.digest(watched, "forward", watched.tensors, names, values)
 
     def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
         """Check that the gradient of the output is finite: after averaging the rank is not known."""
@@ -262,7 +281,8 @@ class Replicas(Hooks):
     def _check_members(self, watched: Watched, ddp: Any) -> None:
         """Parameters that were put in place of those that were wrapped: DDP does not know of them."""
         fresh, _ = named_tensors(ddp.module)
-        strangers = [name for name, parameter in fresh if id(parameter) not in watched.ids]
+        ids = watched.ids
+        strangers = [name for name, parameter in fresh if id(parameter) not in ids]
         if strangers:
             self.emit(ParametersReplaced(model=watched.number, names=tuple(strangers[:20])))
 
@@ -301,7 +321,7 @@ class Replicas(Hooks):
         text, values = loss_facts(loss)
         clean = 1.0
         if values and not math.isfinite(values[0]):
-            clean = float(all(finite(t) for t in (ref() for ref in watched.inputs) if t is not None))
+            clean = float(all(finite(t) for t in map(living, watched.inputs) if t is not None))
         told: dict[str, Any] = {"names": _LOSS[: 1 + len(values)], "graph": text}
         turn = watched.turns["backward"]
         if watched.may_skip and (watched.search_s < _SEARCH_S or turn & (turn - 1) == 0 or turn % 64 == 0):
@@ -318,6 +338,7 @@ class Replicas(Hooks):
 
     def _reduced(self, *_: Any, **__: Any) -> None:
         """A backward pass is over: where it synchronised, all ranks hold the same gradients."""
+        self._flight.tidy()  # nobody in Python waits for DDP's calls, which hold its buckets
         for watched in list(self._watched.data.values()):  # pyright: ignore[reportAttributeAccessIssue]
             if watched.pace.looking and watched.synchronises:
                 with Meter(watched.pace):
@@ -350,6 +371,7 @@ class Replicas(Hooks):
         models = self.models.of(optimizer)
         self._stepping = weakref.ref(optimizer), models
         self._losses.poll()
+        self._flight.tidy()
         for watched in models:
             if watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._bypass.begin()  # it was trained without its wrapper: where, the next time?
@@ -421,7 +443,7 @@ class Replicas(Hooks):
 
 
 def _gradients(watched: Watched) -> list[Any]:
-    return [parameter.grad for parameter in watched.parameters]
+    return [None if parameter is None else parameter.grad for parameter in watched.parameters]
 
 
 def _same(before: bytes | None, now: bytes) -> float:

@@ -71,24 +71,27 @@ def run(code: Callable[[], Any], release: Release) -> Ended:
         left = error
     except BaseException as error:  # KeyboardInterrupt is raised by the user's code here
         failure = error
-    if left is None and failure is None and os.getpid() == pid:
-        return Ended({"how": "finished", "code": 0, "at_ns": now_ns()}, result)
-    with OwnBuiltins():
-        if left is not None:
-            _show(left)
-        told = exit_codes.told(_code_of(left)) if left is not None else {"code": int(failure is not None)}
-        status = told["code"]
-        if os.getpid() != pid:
-            _leave_child(status, failure)
-        how = "exited" if left is not None else "raised"
-        ending: dict[str, Any] = {"how": how, **told, "at_ns": now_ns()}
-        if failure is not None:
-            ending |= _described(failure, release)
-        elif left is not None and status:
-            ending["frames"] = _frames(_skip_own(left.__traceback__))
-            last: Any = _code_of(left)
-            ending["message"] = str.__str__(last)[:_LONGEST_MESSAGE] if issubclass(type(last), str) else ""
-    return Ended(ending, result)
+    try:
+        if left is None and failure is None and os.getpid() == pid:
+            return Ended({"how": "finished", "code": 0, "at_ns": now_ns()}, result)
+        with OwnBuiltins():
+            if left is not None:
+                _show(left)
+            told = exit_codes.told(_code_of(left)) if left is not None else {"code": int(failure is not None)}
+            status = told["code"]
+            if os.getpid() != pid:
+                _leave_child(status, failure)
+            how = "exited" if left is not None else "raised"
+            ending: dict[str, Any] = {"how": how, **told, "at_ns": now_ns()}
+            if failure is not None:
+                ending |= _described(failure, release)
+            elif left is not None and status:
+                ending["frames"] = _frames(_skip_own(left.__traceback__))
+                last: Any = _code_of(left)
+                ending["message"] = str.__str__(last)[:_LONGEST_MESSAGE] if issubclass(type(last), str) else ""
+        return Ended(ending, result)
+    finally:
+        left = failure = None  # this frame is in their tracebacks: they would keep each other, and what the frames hold
 
 
 def _described(failure: BaseException, release: Release) -> dict[str, Any]:

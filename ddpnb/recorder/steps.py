@@ -34,8 +34,6 @@ class Steps(Hooks):
         self._inside_data: list[bool] = []  # shared by the wrappers: a data set may read from a loader of its own
 
     def install(self) -> None:
-        for method in (BlackBox.step, BlackBox.mark):
-            hide(method, below=True)
         hook = register_optimizer_step_post_hook(hide(self._step()))
         self.on_removal(hook.remove)
         self.replace(torch.autograd, "backward", self._backward)

@@ -199,7 +199,7 @@ def _within(at: str, value: Any, levels: int) -> Iterator[str]:
 
 def of_model(watched: Watched, name: str, optimizers: Iterable[Any]) -> Any:
     """A parameter or buffer of a model, a gradient (``NAME.grad``), or a state of its optimizer (``NAME.exp_avg``); else None."""
-    tensors = dict(zip(watched.names, (*watched.parameters, *watched.buffers), strict=False))
+    tensors = {name: tensor for name, tensor in zip(watched.names, watched.tensors, strict=False) if tensor is not None}
     if name in tensors:
         return tensors[name]
     owner, _, last = name.rpartition(".")
@@ -217,8 +217,8 @@ def of_model(watched: Watched, name: str, optimizers: Iterable[Any]) -> Any:
 
 def tensors_of(watched: Watched, optimizers: Iterable[Any]) -> Iterator[str]:
     """The names that ``of_model`` takes: first the parameters and buffers, then gradients, then states."""
-    yield from watched.names
-    parameters = list(zip(watched.names, watched.parameters, strict=False))
+    yield from (name for name, tensor in zip(watched.names, watched.tensors, strict=False) if tensor is not None)
+    parameters = [(name, one) for name, one in zip(watched.names, watched.parameters, strict=False) if one is not None]
     yield from (f"{name}.grad" for name, parameter in parameters if parameter.is_leaf and parameter.grad is not None)
     for optimizer in optimizers:
         state = contents(optimizer).get("state")

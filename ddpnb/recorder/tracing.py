@@ -54,6 +54,7 @@ class Tracing(Hooks):
         # Keeps the row itself: a new request, on another thread, takes it out of ``traced``.
         self._names = {id(part): name or "(model)" for name, part in module.named_modules()}
         modules: list[list[Any]] = row["modules"]
+        root = id(module)  # not the module: the hook stays if its forward fails
 
         def look(part: Any, _inputs: Any, output: Any) -> None:
             name = self._names.get(id(part))
@@ -61,7 +62,7 @@ class Tracing(Hooks):
                 return
             if len(modules) < _MODULES:
                 modules.append([name, type(part).__name__, digest_of(output)])
-            if part is module:
+            if id(part) == root:
                 row["done"] = True
                 self.remove()
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 import sys
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -42,18 +45,26 @@ class EndOfRun:
 
 
 class Watched:
-    """A model that is followed."""
+    """A model that is followed. Its tensors are not kept: they go when the program has no use for them any more."""
 
     def __init__(self, number: int, named: Named) -> None:
         parameters, buffers = named
-        self.number = number
+        tensors = [tensor for _, tensor in (*parameters, *buffers)]
         self.names = [name for name, _ in (*parameters, *buffers)]
-        self.parameters = [parameter for _, parameter in parameters]
-        self.trained = [parameter.requires_grad for parameter in self.parameters]  # when it was wrapped
-        self.buffers = [buffer for _, buffer in buffers]
-        self.ids = {id(parameter) for parameter in self.parameters}
+        self.trained = [parameter.requires_grad for _, parameter in parameters]  # when it was wrapped
+        self._tensors: list[Callable[[], Any]] = [weakref.ref(tensor) for tensor in tensors]
+        self._many = len(parameters)
         self.digester = Digester(specs(parameters, buffers))
-        self.log2 = slices_of(sum(t.numel() * t.element_size() for t in (*self.parameters, *self.buffers)))
+        self.log2 = slices_of(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        self.on_cpu = all(parameter.device.type == "cpu" for _, parameter in parameters)
+        self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
+        self.ends: list[EndOfRun] = []  # of the runs that changed it
+        self.told: dict[str, Any] = {}  # what is written of it
+        self._begin(number)
+
+    def _begin(self, number: int) -> None:
+        """A run begins in which it has this number."""
+        self.number = number
         self.pace = Pace()
         self.turns: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.steps = 0
@@ -64,26 +75,45 @@ class Watched:
         self.left: bytes | None = None
         self.synchronises = False  # the backward after the last forward
         self.bypass_site = 0
-        self.on_cpu = all(parameter.device.type == "cpu" for parameter in self.parameters)
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
-        self.may_skip = False  # find_unused_parameters=True: nothing complains when ranks use different ones
         self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
-        self.ends: list[EndOfRun] = []  # of the runs that changed it
-        self.told: dict[str, Any] = {}  # what is written of it
 
     def again(self, number: int) -> Watched:
         """The same model in another run, from its beginning."""
-        named = list(zip(self.names, self.tensors, strict=True))
-        many = len(self.parameters)
-        fresh = Watched(number, (named[:many], named[many:]))
-        fresh.trained, fresh.may_skip, fresh.ends, fresh.told = self.trained, self.may_skip, self.ends, self.told
+        fresh = copy.copy(self)
+        fresh._begin(number)
         return fresh
+
+    @property
+    def tensors(self) -> list[Any]:
+        """Parameters and buffers, as they are named; None in the place of one that has gone."""
+        return [living(reference) for reference in self._tensors]
+
+    @property
+    def parameters(self) -> list[Any]:
+        return [living(reference) for reference in self._tensors[: self._many]]
+
+    @property
+    def ids(self) -> set[int]:
+        """Those of its parameters. One that has gone has none: another object may have it by now."""
+        return {id(parameter) for parameter in self.parameters if parameter is not None}
+
+    def let_go(self, tensors: Iterable[Any]) -> list[Callable[[], None]]:
+        """Hold no weak references to these tensors either; returns what takes them up again."""
+        self.inputs = []
+        found = [(at, one) for at, held in enumerate(self._tensors) for one in tensors if held() is one]
+        for at, _ in found:
+            self._tensors[at] = _gone
+        return [partial(self._take_up, at, one) for at, one in found]
+
+    def _take_up(self, at: int, tensor: Any) -> None:
+        self._tensors[at] = weakref.ref(tensor)
 
     def is_readable(self) -> bool:
         """Whether its parameters can be read now: they are in this process's memory, or the device answers."""
-        return self.on_cpu or in_order(self.parameters, _IN_ORDER_S)
+        return self.on_cpu or in_order([one for one in self.parameters if one is not None], _IN_ORDER_S)
 
     def end_of_run(self, run: int, name: str, place: dict[str, Any], steps: int) -> None:
         """Note what it holds when a run ends, if that has changed."""
@@ -95,24 +125,32 @@ class Watched:
             self.ends.append(EndOfRun(run, name, place, now_ns(), steps, self.log2, hashes, norms))
             del self.ends[_ENDS:-_ENDS]
 
-    @property
-    def tensors(self) -> list[Any]:
-        """Parameters and buffers, as they are named."""
-        return [*self.parameters, *self.buffers]
-
     def exact(self) -> dict[str, Any]:
         """The exact digests and norms of all its tensors, now."""
-        named = zip(self.names[:MAX_TENSORS], self.tensors, strict=False)
-        there = in_order(self.tensors, _IN_ORDER_S)
-        copies = ((name, _copied(tensor, there)) for name, tensor in named)
+        tensors = self.tensors
+        named = zip(self.names[:MAX_TENSORS], tensors, strict=False)
+        there = in_order([tensor for tensor in tensors if tensor is not None], _IN_ORDER_S)
+        copies = ((name, _copied(tensor, there)) for name, tensor in named if tensor is not None)
         return {
             "model": self.number,
             "hash": HASH,
             "step": self.steps,
             "forwards": self.turns["forward"],
-            "buffers": self.names[len(self.parameters) : MAX_TENSORS],
+            "buffers": self.names[self._many : MAX_TENSORS],
             "tensors": [[name, exact(tensor), _norm(tensor)] for name, tensor in copies],
         }
+
+
+def living(reference: Callable[[], Any]) -> Any:
+    """The tensor of a weak reference; None if it has gone."""
+    tensor = reference()
+    if tensor is not None:
+        torch.Tensor._fix_weakref(tensor)  # type: ignore[attr-defined] # it may be held in C++ alone
+    return tensor
+
+
+def _gone() -> None:
+    """Stands for a weak reference to what is no more."""
 
 
 def _copied(tensor: Any, there: bool) -> Any:

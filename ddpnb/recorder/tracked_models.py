@@ -24,6 +24,8 @@ from ddpnb.recorder.hooks import place
 from ddpnb.recorder.optimizers import held_by
 from ddpnb.recorder.tracked_model import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs
 
+_LOOKS = 64  # steps of an optimizer in which parts of it have no gradient
+
 
 class Followed:
     """Whom the replica watch follows in this run, and what earlier cells have left.
@@ -34,6 +36,7 @@ class Followed:
         rank: this rank.
         emit: records an event.
         resumed: called with a wrapper or optimizer of an earlier run, and its model, when it is used again.
+        number_of: of an optimizer; -1: it was not seen when it was made.
     """
 
     def __init__(
@@ -43,7 +46,9 @@ class Followed:
         rank: int,
         emit: Callable[[Event], None],
         resumed: Callable[[Any, Watched], None] = lambda *_: None,
+        number_of: Callable[[Any], int] = lambda _: -1,
     ) -> None:
+        self._number_of = number_of
         self._resumed = resumed
         self._groups = groups
         self._folder = folder
@@ -54,9 +59,11 @@ class Followed:
         self._adopted = 0
         self.watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
+        # Optimizers of which parts had no gradient yet: how often they were looked at, and how many parts.
+        self._idle: weakref.WeakKeyDictionary[Any, tuple[int, int]] = weakref.WeakKeyDictionary()
         self._of_optimizer: weakref.WeakKeyDictionary[Any, tuple[int, list[Watched]]] = weakref.WeakKeyDictionary()
         self._told: dict[str, Any] = {}  # of the model that is being wrapped
-        self.last: Watched | None = None  # that ran forward
+        self._last: Callable[[], Watched | None] = lambda: None
 
     # -- life
 
@@ -64,6 +71,7 @@ class Followed:
         """Follow nobody yet."""
         self.watched.clear()
         self._of_optimizer.clear()
+        self._idle.clear()
         self.last = None
         self._count = 0
         self._adopted = 0
@@ -79,6 +87,15 @@ class Followed:
     def forget(self) -> None:
         """Nothing of what was is of use to the next run."""
         self._earlier.clear()
+
+    @property
+    def last(self) -> Watched | None:
+        """The one that ran forward last, as long as the program has it."""
+        return self._last()
+
+    @last.setter
+    def last(self, watched: Watched | None) -> None:
+        self._last = weakref.ref(watched) if watched is not None else lambda: None
 
     # -- what they hold
 
@@ -112,11 +129,19 @@ class Followed:
         """The first ``most`` elements of a tensor of a model that lives, as float32; empty if there is none."""
         for watched in self.living():
             if watched.number == model and name in watched.names:
+                tensor = watched.tensors[watched.names.index(name)]
+                if tensor is None:
+                    continue
                 with torch.no_grad():
-                    flat = to_host(watched.tensors[watched.names.index(name)].detach())
+                    flat = to_host(tensor.detach())
                     flat = flat.reshape(-1)[:most].to("cpu", torch.float32).contiguous()
                 return ctypes.string_at(flat.data_ptr(), flat.numel() * flat.itemsize)
         return b""
+
+    def let_go(self, tensors: list[Any], again: list[Callable[[], None]]) -> None:
+        """Hold no weak references to these tensors either, until what is added to ``again`` is called."""
+        for watched in [*self.watched.values(), *self._earlier.values()]:
+            again += watched.let_go(tensors)
 
     # -- who they are
 
@@ -193,9 +218,13 @@ class Followed:
         """The models whose parameters this optimizer holds."""
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         known = self._of_optimizer.get(optimizer)
-        if known is None or known[0] != count:
+        if known is None or known[0] != count or optimizer in self._idle:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             held = {id(parameter) for parameter in parameters}
+            if known is not None and known[0] == count:
+                self._describe_optimizer(optimizer, parameters, held, known[1])
+                return known[1]
+            self._idle.pop(optimizer, None)
             self._follow_holders(held)
             models = [watched for watched in self.watched.values() if watched.ids & held]
             if not models and not self.watched:
@@ -230,6 +259,15 @@ class Followed:
         return [watched]
 
     def _describe_optimizer(self, optimizer: Any, parameters: list[Any], held: set[int], models: list[Watched]) -> None:
-        """Once for each optimizer: does it hold what is trained?"""
-        for watched in models or self.watched.values():
-            self._emit(held_by(optimizer, parameters, held, watched, followed=bool(models)))
+        """Does it hold what is trained? Recorded once, and again as long as more of what it holds beside that has a gradient."""
+        looks, least = self._idle.pop(optimizer, (0, -1))
+        number = self._number_of(optimizer)
+        seen = [
+            held_by(optimizer, parameters, held, watched, followed=bool(models), number=number)
+            for watched in models or self.watched.values()
+        ]
+        idle = sum(one.idle or 0 for one in seen)
+        if idle and looks < _LOOKS:
+            self._idle[optimizer] = looks + 1, idle
+        for one in seen if least < 0 or idle < least else ():
+            self._emit(one)

@@ -1,4 +1,4 @@
-"""A wrapper of ``Work.wait`` that records when a call is waited for, and when the wait ends."""
+"""Wrappers of ``Work.wait``, which records when a call is waited for, and when the wait ends, and of ``Work.is_completed``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import LateWait
+from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.hooks import hide, place
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
@@ -73,10 +74,11 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
                 door.detach()
             if converted is not error:
                 raise converted from None
+            del converted  # this frame is in its traceback: they would keep each other, and the tensors of the call
             raise
         try:
             # On a CUDA device wait() only orders streams: the call may still be in flight.
-            if on_cpu or work.is_completed():
+            if on_cpu or door.flight.asks(work):
                 finish(entry, _COMPLETED)
             elif _get_stamp(memory, at)[0] == number + 1:  # other threads may have issued many calls meanwhile
                 memory[at + _STATE_AT] = _ISSUED
@@ -87,6 +89,36 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
 
     watched_wait.__doc__ = wait.__doc__
     return hide(watched_wait, below=True)
+
+
+def asked(is_completed: Callable[..., bool], door: Door) -> Callable[..., bool]:
+    """``is_completed`` of a Work, which records that the program asks.
+
+    Where it is complete, the program may be done with the call, and nothing here keeps it.
+    """
+    pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
+    silent, off, memory, flight = door.box.silent, door.off, door.box.memory, door.flight
+
+    def watched_question(work: Any) -> bool:
+        result = is_completed(work)
+        if not silent and not off:
+            try:
+                if fresh:
+                    flight.loosen()
+                entry = pending.get(work) or p2p_works.get(work)
+                if entry is not None and result:
+                    flight.completed(work, entry)
+                elif entry is not None and _get_stamp(memory, entry[0])[0] == entry[1] + 1:
+                    at = entry[0] + layout.CALL_DONE_AT  # until it is complete
+                    memory[at : at + 8] = now_ns().to_bytes(8, "little")  # at once: pack_into() writes zeros first
+            except BaseException as error:
+                if of_handler(error):
+                    raise
+                door.detach()
+        return result
+
+    watched_question.__doc__ = is_completed.__doc__
+    return hide(watched_question, below=True)
 
 
 def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door: Door) -> Any:

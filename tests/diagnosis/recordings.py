@@ -166,7 +166,7 @@ class Rank(Training):
             "issued_ns": self._now(),
             "done_ns": 0 if state.in_flight else self._now(),
         }
-        for name in ("peer", "tag", "timeout_ms", "turn"):
+        for name in ("peer", "tag", "timeout_ms", "turn", "asked_ns"):
             if name in more:
                 fields[name] = more.pop(name)
         if p2p:

@@ -21,6 +21,59 @@ def waiting(rank=0, size=2):
     return Rank(rank, size).waits("all_reduce", line(9), idle=LONG)
 
 
+SECOND = 10**9
+INNER = group(0, 1, ordinal=1)
+
+
+def asking(rank=0, ago_s=0.01, **more):
+    """A rank that does nothing but ask whether its call is complete; ``record`` says that a minute has passed."""
+    made = Rank(rank, 2).issues("all_reduce", line(9), asked_ns=int((60 - ago_s) * SECOND), **more)
+    return made.computes(line(10))
+
+
+def after_a_minute(*ranks):
+    return replace(record(*ranks), taken_ns=60 * SECOND)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        asking(1, group=INNER),
+        Rank(1, 2).waits("all_reduce", line(12), group=INNER),
+        asking(1, group=INNER).idles(0, line(10)),
+    ],
+    ids=["both ask", "one is blocked", "one sleeps between the questions"],
+)
+def test_ranks_that_ask_for_calls_of_different_groups(other):
+    """Nothing was said of ranks that compute: they may stop asking, so that nothing is proven."""
+    recording = after_a_minute(asking(), other)
+    found = diagnose(recording)
+    (finding,) = [one for one in found.findings if one.severity != "note"]
+    assert (finding.code, finding.severity, finding.certainty, finding.culprits) == (
+        "DDP306",
+        "warning",
+        "timed",
+        (0, 1),
+    )
+    assert (found.outcome, found.settled) == ("ok", False)
+    said = sentence(recording, finding)
+    assert "0 in all_reduce #1 of" in said and f"rank 0 at {FILE}:10" in said and said.endswith("; not proven")
+    assert diagnose(recording, end_after_patience=True).outcome == "hang"
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (asking(ago_s=5), asking(1, ago_s=5, group=INNER)),
+        (asking(), Rank(1, 2).computes(line(11))),
+        (asking(), asking(1)),
+    ],
+    ids=["asked once", "the other computes", "one call"],
+)
+def test_ranks_that_ask_and_may_go_on(ranks):
+    assert [one for one in diagnose(after_a_minute(*ranks)).findings if one.severity != "note"] == []
+
+
 BLOCKED = {
     "blocked elsewhere": (waiting(), Rank(1, 2).idles(LONG, line(11))),
     "stopped": (waiting(), Rank(1, 2).stops(LONG)),

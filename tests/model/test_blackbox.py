@@ -137,7 +137,7 @@ def test_a_collective_comes_back_as_it_was_written(box):
     assert call.site == Site("train.py", 91, "main")
     assert call.state is CallState.WAITING
     assert (call.thread, call.timeout_ms) == (12, 2500)
-    assert (call.entered_ns, call.issued_ns, call.done_ns) == (10, 11, 1 << 40)
+    assert (call.entered_ns, call.issued_ns, call.done_ns, call.asked_ns) == (10, 11, 0, 1 << 40)
 
 
 def test_splits_come_back_as_tuples(box):

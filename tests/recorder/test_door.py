@@ -14,7 +14,7 @@ from ddpnb.model.calls import CallState
 from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.waits import watched
+from ddpnb.recorder.waits import asked, watched
 
 PREAMBLE = """
 import os, signal, sys, json, tempfile, torch, torch.distributed as dist
@@ -339,3 +339,32 @@ def test_a_record_that_is_taken_during_a_wait_is_left_alone_afterwards(old_call)
     watched(lambda *_: takes(3 + layout.CALLS, CallState.COMPLETED), door)(work)
     assert door.box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
     assert work not in door.flight.pending
+
+
+def test_what_the_program_asks_of_a_work(tmp_path):
+    """Until the call is complete, its record says when the program has asked for it."""
+
+    class Work:
+        complete = False
+
+        def is_completed(self):
+            return self.complete
+
+    door = Door(BlackBox(str(tmp_path / "rank0.box"), 0), str(tmp_path))
+    number, at, work = door.box.next_call(), layout.CALLS_AT, Work()
+    layout.CALL.pack_into(door.box.memory, at, number + 1, 0, 1, 0, 0, int(CallState.ISSUED), 0, -1, 0, 0, 0, 1, 1, 0)
+    layout.PROGRESS.pack_into(door.box.memory, layout.PROGRESS_AT, number + 1, 1)
+    door.flight.pending[work] = at, number, False
+    question = asked(Work.is_completed, door)
+
+    def call():
+        return BoxReader(door.box.memory).calls()[0]
+
+    assert (call().asked_ns, call().done_ns) == (0, 0)
+    assert question(work) is False
+    first = call().asked_ns
+    assert first > 0 and call().done_ns == 0 and call().state is CallState.ISSUED
+    assert question(work) is False and call().asked_ns > first
+    work.complete = True
+    assert question(work) is True
+    assert (call().state, call().asked_ns) == (CallState.COMPLETED, 0) and call().done_ns > first

@@ -20,6 +20,7 @@ from ddpnb.model.events import Unknown
 from ddpnb.model.events.models import CheckpointSaved, ModelWrapped, RngRestored, StateLoaded
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.events.startup import StoreOpened
+from ddpnb.recorder import hooks as hooks_module
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.user_frames import is_own_file, is_user_file
@@ -245,7 +246,7 @@ def test_a_failing_look_takes_its_hooks_away_and_says_so_once(box, owner, put, c
     assert len(one.calls) == 6
     said = capsys.readouterr().err
     assert said.count("a hook failed and was disabled") == 1
-    assert "ZeroDivisionError: of ours" in said
+    assert "ZeroDivisionError: of ours" in said and said.count("\n") == 1
     told = [event for event in events(box) if isinstance(event, HooksDetached)]
     assert len(told) == 1
     assert "of ours" in told[0].error
@@ -379,6 +380,19 @@ def test_hooks_that_are_gone_hold_nothing(box, owner):
     del hooks
     gc.collect()
     assert gone() is None
+
+
+def test_own_code_alone_is_hidden_from_the_compiler(box, monkeypatch):
+    """Not that of ``contextlib``, which decorates functions of ours too: all context managers were hidden with it."""
+    hidden = set()
+    monkeypatch.setattr(
+        hooks_module, "hide", lambda function, *, below: hidden.add((function.__code__.co_filename, below))
+    )
+    monkeypatch.setattr(hooks_module, "_HIDDEN", {"ddpnb.recorder.script"})
+    put_in_place(Watch(box))
+    assert all(is_own_file(file) and below for file, below in hidden)
+    names = {os.path.basename(file) for file, _ in hidden}
+    assert {"hooks.py", "blackbox.py", "base.py"} <= names and "script.py" not in names
 
 
 @pytest.mark.parametrize("hook", ["before", "after", "failing", "replace"])

@@ -226,10 +226,29 @@ def test_what_an_optimizer_holds(watched):
     model = DDP(Net())
     train(model)
     seen = watched.events(OptimizerSeen)[-1]
-    assert seen.facts() == {"optimizer": "SGD", "model": 0, "parameters": 6} and seen.site != NO_SITE
+    assert seen.facts() == {"optimizer": "SGD", "model": 0, "parameters": 6, "idle": 0, "number": 0}
+    assert seen.site != NO_SITE
     torch.optim.Adam([*model.module.body.parameters(), nn.Parameter(torch.ones(1))]).step()
     told = watched.events(OptimizerSeen)[-1]
-    assert (told.strangers, told.missing, told.copies) == (1, tuple(PARAMETERS[2:]), False)
+    assert (told.strangers, told.idle, told.missing, told.copies) == (1, 1, tuple(PARAMETERS[2:]), False)
+
+
+@pytest.mark.usefixtures("alone")
+def test_whether_what_an_optimizer_holds_beside_a_model_is_used(watched):
+    """Parameters of another model have gradients, if not in the first step, which may only make the optimizer's state."""
+    model = DDP(Net())
+    train(model)
+    other = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(other.parameters())
+    for parameter in other.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    for _ in range(3):
+        optimizer.step()
+    assert [seen.idle for seen in watched.events(OptimizerSeen)] == [0, 2]
+    other(torch.ones(1, 2)).sum().backward()
+    for _ in range(3):
+        optimizer.step()
+    assert [(seen.idle, seen.number) for seen in watched.events(OptimizerSeen)] == [(0, 0), (2, 1), (0, 1)]
 
 
 @pytest.mark.usefixtures("alone")

@@ -23,9 +23,9 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     """DDP410: the optimizer holds tensors that are not the model's (any more)."""
     stale: dict[int, OptimizerSeen] = {}
     for rank, record in recording.ranks.items():
-        optimizers = record.events(OptimizerSeen)
+        optimizers = _as_known_last(record.events(OptimizerSeen))
         for optimizer in optimizers:
-            unused = optimizer.copies or _holds_nothing(record, optimizer)
+            unused = _is_idle(optimizer) and (optimizer.copies or _holds_nothing(record, optimizer))
             whole = not record.events_forgotten  # else another optimizer may hold what is missing
             if (unused and _never_stepped(record, optimizer)) or (whole and _replaced_some(optimizer, optimizers)):
                 stale[rank] = optimizer
@@ -49,6 +49,24 @@ def _stale_optimizer(recording: Recording) -> Finding | None:
     )
 
 
+def _as_known_last(events: Iterable[OptimizerSeen]) -> list[OptimizerSeen]:
+    """What is known of each optimizer and model in the end."""
+    last: dict[object, OptimizerSeen] = {}
+    for number, seen in enumerate(events):
+        own = (
+            (seen.number if seen.number >= 0 else (seen.optimizer, seen.parameters))
+            if seen.idle is not None
+            else -number
+        )
+        last[own, seen.model, seen.idle is None] = seen
+    return list(last.values())
+
+
+def _is_idle(optimizer: OptimizerSeen) -> bool:
+    """Whether nothing gives gradients to what it holds beside the model, as far as that is known: another model has some."""
+    return optimizer.idle is None or optimizer.idle == optimizer.strangers
+
+
 def _never_stepped(record: RankRecord, optimizer: OptimizerSeen) -> bool:
     """Whether no optimizer ever used the wrapped model's gradients: otherwise this one belongs to another model."""
     return not any(s.model == optimizer.model and s.kind == "gradients" for s in record.samples)
@@ -66,7 +84,7 @@ _SURELY = 3  # backward passes after which an optimizer step would have been see
 
 
 def _replaced_some(optimizer: OptimizerSeen, optimizers: Iterable[OptimizerSeen]) -> bool:
-    """Whether an optimizer holds a part of the model, and as many strangers as are missing: some were replaced.
+    """Whether an optimizer holds a part of the model, and as many unused strangers as are missing: some were replaced.
 
     What it holds nothing of is another model's, and what another optimizer holds is not missing.
     """
@@ -74,7 +92,8 @@ def _replaced_some(optimizer: OptimizerSeen, optimizers: Iterable[OptimizerSeen]
     for other in optimizers:
         if other.model == optimizer.model:
             missing &= set(other.missing)
-    return 0 < len(missing) <= optimizer.strangers < optimizer.parameters
+    unused = optimizer.strangers if optimizer.idle is None else optimizer.idle
+    return 0 < len(missing) <= unused and optimizer.strangers < optimizer.parameters
 
 
 def _replaced(recording: Recording) -> Finding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
@@ -29,6 +29,7 @@ class Standing:
     site: Site = NO_SITE
     held: Call | None = None
     function: str = ""
+    polls: bool = False  # it does not wait in the call, but asks again and again whether it is complete
     never: str = ""  # why a rank that is blocked outside any collective can never continue
 
     @property
@@ -81,6 +82,32 @@ _THREADS = 16  # calls, begun at once in as many threads, that may be at the doo
 
 def standings(recording: Recording) -> dict[int, Standing]:
     return {rank: _standing(record) for rank, record in recording.ranks.items()}
+
+
+def with_polls(recording: Recording, standing: dict[int, Standing], patience: float) -> dict[int, Standing]:
+    """The ranks that have done nothing for ``patience`` seconds but ask whether a call is complete wait for it.
+
+    That is never proven: they may stop asking at any time.
+    """
+    polled = {
+        rank: _polled(one.record, recording.taken_ns, patience) for rank, one in standing.items() if one.call is None
+    }
+    return {
+        rank: one
+        if (call := polled.get(rank)) is None
+        or one.state not in (RankState.COMPUTING, RankState.BLOCKED, RankState.UNKNOWN)
+        else replace(one, state=RankState.WAITING, call=call, polls=True)
+        for rank, one in standing.items()
+    }
+
+
+_ASKED_NS = 2e9  # since the last question, of a program that asks all the time
+
+
+def _polled(record: RankRecord, now_ns: int, patience: float) -> Call | None:
+    if not record.calls or now_ns - record.calls[-1].entered_ns < patience * 1e9:
+        return None
+    return next((call for call in record.in_flight if call.asked_ns and now_ns - call.asked_ns < _ASKED_NS), None)
 
 
 def _standing(record: RankRecord) -> Standing:

@@ -87,7 +87,8 @@ class OptimizerSeen(Event):
     """How the parameters of an optimizer and those that a model trains cover each other.
 
     ``strangers``: held, but not of the model. ``missing``: trained, but not held. ``copies``: none is held, but all of
-    the same shapes.
+    the same shapes. ``idle``: strangers that have had no gradient in any step: those of another model have some, tensors
+    that nothing uses any more have none; None: not known. ``number``: of ``OptimizerMade``; a later one replaces an earlier.
     """
 
     optimizer: str = "?"
@@ -96,6 +97,8 @@ class OptimizerSeen(Event):
     strangers: int = 0
     missing: tuple[str, ...] = ()
     copies: bool = False
+    idle: int | None = None
+    number: int = -1
 
 
 @event("optimizer made")

@@ -195,7 +195,7 @@ class AtTheDoor:
 
     def _other_group(self, armed: Armed, spec: OpSpec, args: Args, _make: Make) -> Effect | None:
         mine = ProcessGroup.unbox(args[spec.group])
-        others = [group for group in self._door.groups.known if group is not mine and group != mine]
+        others = self._door.groups.others(mine)
         same = [group for group in others if group.size() == mine.size()] or others
         if not same:
             return armed.cannot("this rank is in only one group")

@@ -41,6 +41,44 @@ def test_an_optimizer_that_holds_nothing_of_what_is_trained(backwards, codes):
     assert [found.code for found in ddp_setup.find(record(*map(make, range(4))))] == codes
 
 
+NOTHING = {"strangers": 2, "missing": ["fc.weight", "fc.bias"]}
+
+
+@pytest.mark.parametrize(
+    ("facts", "codes"),
+    [
+        ([{**NOTHING, "idle": 2}], ["DDP410"]),
+        ([{**NOTHING, "idle": 0}], []),
+        ([{**NOTHING, "idle": 2, "number": 3}, {**NOTHING, "idle": 0, "number": 3}], []),
+        ([{**NOTHING, "idle": 2, "number": 3}, {**NOTHING, "idle": 0, "number": 4}], ["DDP410"]),
+        ([{**NOTHING, "copies": True, "idle": 0}], []),
+        ([{"parameters": 3, "strangers": 2, "missing": ["fc.bias"], "idle": 0}], []),
+        ([{"parameters": 3, "strangers": 2, "missing": ["fc.bias"], "idle": 1}], ["DDP410"]),
+    ],
+    ids=[
+        "stale",
+        "of another model",
+        "state made first",
+        "of two, one is stale",
+        "a copy that trains",
+        "both",
+        "a head",
+    ],
+)
+def test_parameters_of_another_model_have_gradients(facts, codes):
+    """The wrapped model's gradients go to another one, or to nobody: its optimizer is not at fault, nothing diverges."""
+
+    def make(number):
+        rank = wraps()(Rank(number))
+        for one in facts:
+            rank.optimizes(line(7), **one)
+        for _ in range(3):
+            rank.forward(STEP).backward(STEP)
+        return rank.finishes()
+
+    assert [found.code for found in ddp_setup.find(record(*map(make, range(4))))] == codes
+
+
 def test_an_optimizer_of_another_model_of_the_same_shapes():
     """A teacher, or what was trained before: the wrapped model has an optimizer of its own."""
     copies = {"copies": True, "strangers": 2, "missing": ["fc.weight", "fc.bias"]}
