@@ -129,7 +129,7 @@ def test_a_job_that_is_cancelled_leaves_nothing(cluster, slurm):
         four = {"n=8": "n=4", "--ntasks-per-node=4": "--ntasks-per-node=2", "launch(8": "launch(4"}
         notebook.cell(replaced(example("Slurm", "python"), four))
         notebook.cell("from tests.victims import hosts as victims")
-        notebook.cell("run = world.run(victims.paced, 600, stream=None, patience=3.0)")
+        notebook.cell("run = world.run(victims.paced, 600, stream=None, patience=3.0, end_after_patience=True)")
         cluster.run(cluster.login, "scancel", slurm.queue[0].number)
         cluster.wait_for_end("the job", *cluster.nodes)
         notebook.cell("run.wait(60)")

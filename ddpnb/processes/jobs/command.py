@@ -106,8 +106,18 @@ class Command:
 
     def starts(self) -> list[str]:
         """The folders of the process groups that its processes have started, oldest first."""
-        entries = [entry for entry in os.scandir(self.folder) if entry.is_dir() and "-" in entry.name]
-        return [entry.path for entry in sorted(entries, key=lambda entry: (entry.stat().st_ctime_ns, entry.name))]
+        made: list[tuple[int, str]] = []
+        for entry in self._entries():
+            with contextlib.suppress(OSError):
+                if entry.is_dir() and "-" in entry.name:
+                    made.append((entry.stat().st_ctime_ns, entry.path))
+        return [path for _, path in sorted(made)]
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        """What is in the folder; nothing if a program has removed it."""
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            return list(entries)
+        return []
 
     def unrecorded(self) -> list[Unrecorded]:
         """What is known of processes that are not recorded, and why."""
@@ -117,7 +127,7 @@ class Command:
     def _refusals(self) -> list[Unrecorded]:
         """The processes in which the recorder could not start, as they say themselves."""
         found: list[Unrecorded] = []
-        for entry in os.scandir(self.folder):
+        for entry in self._entries():
             if entry.name.startswith(_REFUSED):
                 with (
                     contextlib.suppress(OSError, ValueError),

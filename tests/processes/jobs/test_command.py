@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 
@@ -65,3 +66,15 @@ def sleeper_of(command):
             if process.cmdline() == ["sleep", "600"]:
                 return process.pid
     return None
+
+
+def test_a_folder_that_the_program_has_removed(tmp_path):
+    folder = tmp_path / "job"
+    (folder / "1-0").mkdir(parents=True)
+    command = Command(["sleep", "60"], str(folder), dict(os.environ), None)
+    try:
+        assert command.starts() == [str(folder / "1-0")]
+        shutil.rmtree(folder)
+        assert command.starts() == [] and command.unrecorded() == []
+    finally:
+        command.end(at_once=True)
