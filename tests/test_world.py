@@ -117,7 +117,7 @@ def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, mo
             with pytest.raises(WorldError, match=rf"did not end: {process.pid}\."):
                 world.close()
         assert os.listdir(place) == []
-        assert world._ranks.unused_port._socket.fileno() == -1
+        assert not world._ranks.unused_port._descriptor.is_ours
     finally:
         process.kill()
         process.wait(10)
