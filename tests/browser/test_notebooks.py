@@ -96,7 +96,7 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
     result = of(page, "re-enactment")
     expect(result).to_contain_text("4 live ranks give the finding of the recording", timeout=LONG_MS)
     result.get_by_text("The script that the live ranks run").click()
-    expect(result).to_contain_text('group_desc="task_b"')
+    expect(result).to_contain_text("group_desc='task_b'")
     world = of(page, "world")
     expect(world.get_by_text("detected after")).to_be_visible()
     check_access(page)
