@@ -119,7 +119,7 @@ def groups_of_parameters():
 
 
 def buffers():
-    """A buffer that is assigned anew."""
+    """A buffer that is put in the place of another."""
     model = DistributedDataParallel(net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     steps(model, optimizer)
