@@ -95,6 +95,8 @@ def of_one_name(recording: Recording, standings: Mapping[int, Standing], patienc
     Both groups then meet at one place of the store, and whose addresses a rank finds there is a matter of time. A warning;
     an error where all members are in a call that has not completed for ``patience`` seconds.
     """
+    if any(record.events_forgotten for record in recording.ranks.values()):
+        return None  # a group of an earlier start may have the name
     made: dict[str, dict[int, NewGroup]] = {}
     for rank, record in recording.ranks.items():
         joined = max((event.ended_ns for event in record.events(InitProcessGroup, state="done")), default=0)

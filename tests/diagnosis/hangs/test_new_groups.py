@@ -36,7 +36,7 @@ def test_groups_that_only_their_members_make_have_one_name(idle, severity):
     assert told.outcome == ("hang" if severity == "error" else "ok")
 
 
-@pytest.mark.parametrize("odd", ["by all", "local", "before a second start", "of one rank each"])
+@pytest.mark.parametrize("odd", ["by all", "local", "before a second start", "of one rank each", "some are forgotten"])
 def test_groups_of_other_names(odd):
     ranks = [Rank(rank) for rank in PAIRS]
     for number, rank in enumerate(ranks):
@@ -46,6 +46,8 @@ def test_groups_of_other_names(odd):
             rank.makes_group([number], MADE)
         elif odd == "local":
             rank.makes_group(PAIRS[number], MADE, local=True)
+        elif odd == "some are forgotten":
+            rank.makes_group(PAIRS[number], MADE).forgets_events(3)
         else:
             rank.makes_group([0, 1] if number < 2 else [0, 1, 2, 3], MADE).leaves_world().joins()
         rank.finishes()
