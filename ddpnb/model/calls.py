@@ -75,6 +75,8 @@ class Site:
 
 
 NO_SITE = Site(UNNAMED, 0, UNNAMED)
+#: in ``Signature.agreed``: the call reduces, but how is not known
+UNKNOWN_REDUCTION = "?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,11 @@ class Signature:
     @property
     def elements(self) -> tuple[int, ...]:
         return tuple(map(math.prod, self.shapes))
+
+    @property
+    def without_reduction(self) -> str:
+        """What must be the same on every rank, but for the reduction."""
+        return self.agreed.replace(f"|{self.reduce_op}", f"|{UNKNOWN_REDUCTION}", 1) if self.reduce_op else self.agreed
 
     def sends(self, size: int) -> tuple[int, ...] | None:
         """How many elements an all_to_all sends to each of the ``size`` members; None: not known."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import cached_property
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Group, Site
+from ddpnb.model.calls import NO_SITE, UNKNOWN_REDUCTION, UNNAMED, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import RankRecord, Recording
 
 
@@ -126,7 +126,7 @@ class Collective:
         alike: dict[str, list[int]] = defaultdict(list)
         named = [rank for rank in sorted(self.calls) if self.calls[rank].op != UNNAMED]
         for rank in named or sorted(self.calls):
-            alike[self.calls[rank].signature.agreed].append(rank)
+            alike[self._agreed(self.calls[rank].signature)].append(rank)
         sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
         if len(self._odd) == len(self.calls):
             sides = [[rank] for rank in sides[0]]
@@ -137,7 +137,7 @@ class Collective:
     @cached_property
     def unpaired(self) -> tuple[tuple[int, int, int, int], ...]:
         """The pairs of an all_to_all whose sizes do not fit: (source, target, what is sent, what is expected)."""
-        alike = len({call.signature.agreed for call in self.calls.values()}) == 1
+        alike = len({self._agreed(call.signature) for call in self.calls.values()}) == 1
         return _unpaired(self.calls) if alike else ()
 
     @cached_property
@@ -156,11 +156,19 @@ class Collective:
     def mismatched(self) -> bool:
         return not self._alike and len(self.sides) > 1
 
+    def _agreed(self, signature: Signature) -> str:
+        """What must be the same on every rank; without the reduction, where that of one rank is not known."""
+        return signature.without_reduction if self._reduction_unknown else signature.agreed
+
+    @cached_property
+    def _reduction_unknown(self) -> bool:
+        return any(f"|{UNKNOWN_REDUCTION}" in call.signature.agreed for call in self.calls.values())
+
     @property
     def _alike(self) -> bool:
         """Whether all calls are the same, in no pairs: so are nearly all, and sides need not be made of their ranks."""
         signatures = {id(call.signature): call.signature for call in self.calls.values()}.values()
-        agreed = {one.agreed for one in signatures if one.op != UNNAMED}
+        agreed = {self._agreed(one) for one in signatures if one.op != UNNAMED}
         return len(agreed) == 1 and not any(one.in_splits or one.out_splits or one.out_shapes for one in signatures)
 
     @property

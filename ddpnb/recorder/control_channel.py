@@ -123,7 +123,7 @@ class ControlChannel:
 
     def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
-        self._door.flight.poll()
+        self._door.look()
         wait = main_wait()
         return {
             "gate": self._door.gate.state(),
@@ -172,7 +172,7 @@ class ControlChannel:
     def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
         self._door.release.ask(str(content["why"])[:500])
         self._door.gate.released()
-        self._door.flight.poll()  # what is still in flight now does not complete by itself
+        self._door.look()  # what is still in flight now does not complete by itself
         return {}
 
     def _interrupt(self, _content: dict[str, Any]) -> dict[str, Any]:

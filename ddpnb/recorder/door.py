@@ -1,8 +1,10 @@
-"""The door: a Python kernel on every ``c10d::`` operator, which each collective of a process passes.
+"""The door, which each collective of a process passes: it records a call, checks it with the fence, and holds it.
 
-Registered at the dispatch key ``BackendSelect``, which ``inference_mode`` does not bypass; user
-calls, DDP's C++ reducer, FSDP, functional collectives, compiled code and point-to-point all come
-through. The door records a call, checks it with the fence, and passes it unchanged to the backend.
+Where torch has hooks on its process groups (2.14 and later), these are the door (``group_hooks``): they cost a quarter of a
+Python kernel. They cannot change or skip a call, and give no tag of a message and no splits of an all_to_all_single. So the
+operators that need this, all of them while a fault is armed, and all of older versions of torch, have a Python kernel here,
+at the dispatch key ``BackendSelect``, which ``inference_mode`` does not bypass. User calls, DDP's C++ reducer, FSDP,
+functional collectives and compiled code all come through either.
 
 The user's training comes first: an error of the door itself disables the door and is reported once.
 """
@@ -14,7 +16,7 @@ import os
 import struct
 import sys
 from _thread import get_ident
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -31,16 +33,18 @@ from ddpnb.model.events.runs import Caller, DoorDetached, FenceMismatch
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
+from ddpnb.recorder.callers import reduction_of
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.fence import disagreement
+from ddpnb.recorder.group_hooks import GroupHooks
 from ddpnb.recorder.groups import Groups, KnownGroup
 from ddpnb.recorder.hooks import hide, place, say_failed
 from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
-from ddpnb.recorder.signatures import OPS, OpSpec, Signatures
-from ddpnb.recorder.user_frames import calling_frame, is_user_file, library_of, user_path
+from ddpnb.recorder.signatures import NOT_COMPARED, OPS, OpSpec, Signatures, exchanged
+from ddpnb.recorder.user_frames import calling_frame_from, is_user_file, library_of, user_path
 from ddpnb.recorder.waits import asked, watched
 
 raises_releases(__name__)
@@ -49,9 +53,17 @@ _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
 _FRAMES = 12  # of a mismatch
+# What torch's hooks do not tell enough of: the tag of a message, splits, one operator that has none and one without a name.
+_ONLY_KERNELS = frozenset(
+    {"send", "recv_", "recv_any_source_", "alltoall_base_", "gather_into_tensor_", "monitored_barrier_"}
+)
+#: environment variable: ``kernels`` keeps torch's hooks out of use
+DOOR = "DDPNB_DOOR"
 _ENTERED, _ISSUED, _WAITING, _COMPLETED, _FAILED, _FENCED, _REFUSED, _DROPPED, _HELD = map(int, CallState)
 _CALLS_AT, _CALLS, _CALL_SIZE = layout.CALLS_AT, layout.CALLS, layout.CALL_SIZE
 _STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
+#: a call's place in the box, its number, and whether its tensors lie on the CPU
+Entry = tuple[int, int, bool]
 _put_time = struct.Struct("<Q").pack_into
 _get_stamp = struct.Struct("<Q").unpack_from
 
@@ -73,7 +85,7 @@ class Door:
         self.folder = folder
         self.groups = Groups(box, folder, fence)
         self.flight = Flight(box)
-        self._signatures = Signatures(box.intern)
+        self.signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._child_recorded = False
@@ -81,33 +93,63 @@ class Door:
         self.on_call: list[Callable[[int], None]] = []
         #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
-        self._library: torch.library.Library | None = None
+        #: threads that are inside a kernel: the hooks leave the call to it
+        self.in_kernel: dict[int, Entry] = {}
+        self.hooks: GroupHooks | None = None
+        self._libraries: list[torch.library.Library] = []  # that of what always needs a kernel, and that of the others
         self._of_works: dict[str, Callable[..., Any]] = {}  # methods of Work, as torch has them
+        self.begin = self._recorder()
         box.on_new_table.append(self._forget_strings)
 
     # -- life
 
     def open(self) -> None:
-        """Register the kernels, and watch what the program asks of a Work."""
-        library = torch.library.Library("c10d", "IMPL")
-        for name, spec in OPS.items():
-            packet = getattr(torch.ops.c10d, name, None)
-            if packet is not None:
-                library.impl(name, self._kernel(packet.default, spec), "BackendSelect", with_keyset=True)
-        self._library = library
+        """Put the hooks or kernels in place, and watch what the program asks of a Work."""
+        if GroupHooks.exist() and os.environ.get(DOOR) != "kernels":
+            self.hooks = GroupHooks(self)
+            self.hooks.open()
+        self._add_kernels(_ONLY_KERNELS if self.hooks else OPS)
+        self.settle()
         self._of_works = {"wait": Work.wait, "is_completed": Work.is_completed}
         self.flight.asks = Work.is_completed
         Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
         Work.is_completed = asked(Work.is_completed, self)  # type: ignore[method-assign]
 
+    def settle(self) -> None:
+        """Kernels for what the hooks see are there only while a fault is armed, or if the hooks do not tell enough."""
+        if self.hooks is None or not self._libraries:
+            return
+        wanted = bool(self.faults.armed) or self.hooks.insufficient
+        if wanted and len(self._libraries) == 1:
+            self._add_kernels(OPS.keys() - _ONLY_KERNELS)
+        elif not wanted and len(self._libraries) > 1:
+            self._libraries.pop()._destroy()
+
+    def _add_kernels(self, names: Iterable[str]) -> None:
+        library = torch.library.Library("c10d", "IMPL")
+        for name in names:
+            packet = getattr(torch.ops.c10d, name, None)
+            if packet is not None:
+                library.impl(name, self._kernel(packet.default, OPS[name]), "BackendSelect", with_keyset=True)
+        self._libraries.append(library)
+
     def close(self) -> None:
         """Remove the hooks; from now on calls go directly to the backend."""
+        self._close_kernels()
+        if self.hooks is not None:
+            self.hooks.close()
+
+    def _close_kernels(self) -> None:
+        """What can also be taken away while a call is made; the hooks of a group then do nothing."""
         while self._of_works:
             setattr(Work, *self._of_works.popitem())
         self.flight.pending.clear()
-        if self._library is not None:
-            self._library._destroy()
-            self._library = None
+        while self._libraries:
+            self._libraries.pop()._destroy()
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self._libraries)
 
     def new_run(self, run: int, fence: str, *, keep: bool = False) -> None:
         """Forget the calls of the last run, and its groups unless they are kept (their sequence numbers continue)."""
@@ -120,7 +162,7 @@ class Door:
     def _forget_strings(self) -> None:
         """The box's table of strings has begun again."""
         self._sites.clear()
-        self._signatures.forget()
+        self.signatures.forget()
         self.groups.renumber()
 
     def detach(self) -> None:
@@ -134,7 +176,17 @@ class Door:
             for entry in list(self.flight.pending.values()):
                 self.flight.finish(entry, _DROPPED)
         with suppress(Exception):
-            self.close()
+            self._close_kernels()
+
+    def look(self) -> None:
+        """Bring the records of calls that nobody waits for up to date. Called from any thread."""
+        self.find_left()
+        self.flight.poll()
+
+    def find_left(self) -> None:
+        """Find calls that a thread has left with an error of the backend."""
+        if self.hooks is not None:
+            self.hooks.look()
 
     # -- calls
 
@@ -148,16 +200,20 @@ class Door:
         pair = len(op._schema.returns) == 2  # (tensors, Work); otherwise the Work itself
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
+        tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
         silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults.armed
-        pending, fresh, poll, on_call = self.flight.pending, self.flight.fresh, self.flight.poll, self.on_call
-        groups, sites = self.groups.known, self._sites
-        memory, next_call, signature_of = self.box.memory, self.box.next_call, self._signatures.reader(spec)
-        unbox_group, unbox_work = ProcessGroup.unbox, Work.unbox
+        pending, fresh, poll, inside = self.flight.pending, self.flight.fresh, self.flight.poll, self.in_kernel
+        on_call = self.on_call
+        groups, memory, signature_of = self.groups.known, self.box.memory, self.signatures.reader(spec)
+        unbox_group, unbox_work, begin, site_here, tensor_type = (
+            ProcessGroup.unbox, Work.unbox, self.begin, self.site_here, torch.Tensor,
+        )  # fmt: skip
+        frame_here = sys._getframe
 
         def kernel(keyset: Any, *args: Any) -> Any:
             if silent or off:
                 if silent:
-                    self._record_child()
+                    self.record_child()
                 return redispatch(keyset & _AFTER, *args)
             if faults:
                 effect = self.faults.apply(spec, args, lambda changed: kernel(keyset, *changed))
@@ -166,60 +222,62 @@ class Door:
                         return effect.result
                     args = effect.args
             group = entry = None
-            seq = 0
+            seq, thread = 0, get_ident()
             try:
                 if pending or fresh:
                     poll(2)
                 unboxed = unbox_group(args[group_at])
                 group = groups.get(id(unboxed)) or new_group(unboxed)
-                signature, agreed, on_cpu, exchange = signature_of(args)
-                frame = calling_frame(2)
-                if frame is None:
-                    site = self._library_site()
-                else:
-                    caller = frame.f_back
-                    known = sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
-                    site = self._new_site(frame) if known is None else known[0]
+                tensors = args[tensors_at] if tensors_at is not None else ()
+                if isinstance(tensors, tensor_type):
+                    tensors = (tensors,)
+                caller = frame_here().f_back  # none in a thread of C++
+                reduction = None
+                if reduce_op_at is not None:
+                    reduction = reduction_of(caller)
+                    if reduction is None:  # it is in a ScriptObject, which is dear to ask
+                        reduction = args[reduce_op_at]._get_method("op")()
+                signature, agreed, on_cpu, exchange = signature_of(
+                    tensors,
+                    reduction,
+                    args[root_at] if root_at is not None else None,
+                    None if outputs_at is None else exchanged(spec, args),
+                )
+                site, frame = site_here(caller)
                 if p2p:
-                    peer, tag, turn, seq = self._p2p(spec, group, args)
+                    entry = begin(thread, group, 0, signature, on_cpu, site, *self._p2p(spec, group, args))
                 else:
-                    peer, tag, turn = -1, 0, 0
                     seq = group.returned.pop() if group.returned else group.next_seq()
-                number = next_call()
-                at = _CALLS_AT + number % _CALLS * _CALL_SIZE
-                now = now_ns()
-                _BEGIN(
-                    memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature, site,
-                    _ENTERED, get_ident() >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
-                )  # fmt: skip
-                _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
-                entry = (at, number, on_cpu)
+                    entry = begin(thread, group, seq, signature, on_cpu, site)
                 for look in on_call:
-                    look(number)
+                    look(entry[1])
             except BaseException as error:
                 if of_handler(error):
-                    self._not_made(entry, group, seq)
+                    self.not_made(entry, group, seq)
                     raise
                 self.detach()
                 return redispatch(keyset & _AFTER, *args)
             if held:
-                self._stop(entry, group, spec, seq, frame)
-            board = group.board
-            if seq and board is not None:
-                self._compare(group, seq, entry, agreed, exchange)
+                self.stop(entry, group, spec, seq, frame)
+            if seq and group.board is not None:
+                self.compare(group, seq, entry, agreed, exchange)
+            outermost = inside.setdefault(thread, entry) is entry
             try:
                 result = redispatch(keyset & _AFTER, *args)
             except BaseException as error:
-                converted = self._failed(error, group, seq, entry, returns_work=returns_work)
+                converted = self.failed(error, group, seq, entry, returns_work=returns_work)
                 if converted is not error:
                     raise converted from None
                 del converted  # this frame is in its traceback: they would keep each other, and what the frames hold
                 raise
+            finally:
+                if outermost:
+                    inside.pop(thread, None)
             try:
                 if off:
                     self.flight.finish(entry, _DROPPED)  # nothing will see it end
                 elif returns_work:
-                    memory[at + _STATE_AT] = _ISSUED
+                    memory[entry[0] + _STATE_AT] = _ISSUED
                     work = unbox_work(result[1] if pair else result)
                     if p2p:
                         fresh.append((work, entry))
@@ -236,24 +294,58 @@ class Door:
 
         return hide(kernel, below=True)
 
-    def _compare(
-        self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], agreed: int, exchange: Signature | None
-    ) -> None:
+    def _recorder(self) -> Callable[..., Entry]:
+        """The function that writes the record of a call. It is on the hot path: what does not change is a local name."""
+        memory, next_call = self.box.memory, self.box.next_call
+
+        def begin(
+            thread: int, group: KnownGroup, seq: int, signature: int, on_cpu: bool, site: int,
+            peer: int = -1, tag: int = 0, turn: int = 0,
+        ) -> Entry:  # fmt: skip
+            """Record that a call is entered: its place in the box, its number, and whether its tensors lie on the CPU."""
+            number = next_call()
+            at = _CALLS_AT + number % _CALLS * _CALL_SIZE
+            now = now_ns()
+            _BEGIN(
+                memory, at, number + 1, group.string, seq & 0xFFFFFFFF, signature, site,
+                _ENTERED, thread >> 6 & 0xFFFFFFFF, peer, tag, 0, turn, now, 0, 0,
+            )  # fmt: skip
+            _PROGRESS(memory, _PROGRESS_AT, number + 1, now)
+            return at, number, on_cpu
+
+        return begin
+
+    def compare(self, group: KnownGroup, seq: int, entry: Entry, agreed: int, exchange: Signature | None) -> None:
         """The fence: announce the call; raise or warn if a peer announced a different one."""
+        if agreed == NOT_COMPARED:
+            return
         try:
             disagreeing = group.board.announce(seq, agreed, exchange)  # type: ignore[union-attr]
-            what = self._mismatch(group, seq, entry, disagreeing) if disagreeing else ""
         except BaseException as error:
-            if of_handler(error):
-                self._not_made(entry, group, seq)
-                raise
-            self.detach()
+            self.not_announced(error, entry, group, seq)
             return
+        if disagreeing:
+            self.refuse(group, seq, entry, disagreeing)
+
+    def not_announced(self, error: BaseException, entry: Entry, group: KnownGroup, seq: int) -> None:
+        """The fence itself raised: detach, or, of a signal handler, raise it."""
+        if of_handler(error):
+            self.not_made(entry, group, seq)
+            raise error
+        self.detach()
+
+    def refuse(self, group: KnownGroup, seq: int, entry: Entry, places: list[int]) -> None:
+        """Peers announced a different call: raise, or warn."""
+        what = ""
+        try:
+            what = self._mismatch(group, seq, entry, places)
+        except BaseException as error:
+            self.not_announced(error, entry, group, seq)
         if what:
             raise CollectiveMismatch(what, "All ranks must make the same call here (fence='off' disables this check).")
 
-    def _failed(
-        self, error: BaseException, group: KnownGroup, seq: int, entry: tuple[int, int, bool], *, returns_work: bool
+    def failed(
+        self, error: BaseException, group: KnownGroup, seq: int, entry: Entry, *, returns_work: bool
     ) -> BaseException:
         """The backend raised: record it. Returns the error as the user should see it."""
         converted = error
@@ -263,12 +355,12 @@ class Door:
             if lost:
                 self.flight.finish(entry, _FAILED)
             else:
-                self._not_made(entry, group, seq)
+                self.not_made(entry, group, seq)
         except Exception:
             self.detach()
         return converted
 
-    def _not_made(self, entry: tuple[int, int, bool] | None, group: KnownGroup | None, seq: int) -> None:
+    def not_made(self, entry: Entry | None, group: KnownGroup | None, seq: int) -> None:
         """An exception of the user's came before the backend was called: the next call has this sequence number."""
         if entry is not None:
             self.flight.finish(entry, _REFUSED)
@@ -277,7 +369,7 @@ class Door:
             if group.board is not None:
                 group.board.withdraw(seq)
 
-    def _record_child(self) -> None:
+    def record_child(self) -> None:
         """Record that a forked child uses a group, in a separate file: the box belongs to its parent."""
         if self._child_recorded:
             return
@@ -288,16 +380,16 @@ class Door:
         except Exception:
             return
 
-    def _p2p(self, spec: OpSpec, group: KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
-        """Peer (global rank, -1 for any), tag, ordinal in this channel, and sequence number 0."""
+    def _p2p(self, spec: OpSpec, group: KnownGroup, args: tuple[Any, ...]) -> tuple[int, int, int]:
+        """Peer (global rank, -1 for any), tag, and ordinal in this channel."""
         tag = args[spec.tag] & 0x7FFFFFFF  # type: ignore[index]
         place = args[spec.peer] if spec.peer is not None else -1
         peer = group.ranks[place] if 0 <= place < len(group.ranks) else -1
         channel = (spec.name, peer, tag)
         turn = group.turns[channel] = group.turns.get(channel, 0) + 1
-        return peer, tag, turn, 0
+        return peer, tag, turn
 
-    def _stop(self, entry: tuple[int, int, bool], group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
+    def stop(self, entry: Entry, group: KnownGroup, spec: OpSpec, seq: int, frame: Any) -> None:
         """Hold the call until it is resumed; its duration is counted from then on.
 
         Exceptions while it is held go to the user: a release, an interrupt, or from a signal handler.
@@ -308,7 +400,7 @@ class Door:
                 return
         except BaseException as error:
             if of_handler(error):
-                self._not_made(entry, group, seq)
+                self.not_made(entry, group, seq)
                 raise
             self.detach()
             return
@@ -318,10 +410,10 @@ class Door:
             at, memory = entry[0], self.box.memory
             if _get_stamp(memory, at)[0] == entry[1] + 1:
                 memory[at + _STATE_AT] = _ENTERED
-            self._not_made(entry, group, seq)
+            self.not_made(entry, group, seq)
             raise
 
-    def _mark(self, entry: tuple[int, int, bool], held: bool) -> None:
+    def _mark(self, entry: Entry, held: bool) -> None:
         """Write in the record of a call that it is held, or, which is when it is entered, no longer."""
         at, memory = entry[0], self.box.memory
         try:
@@ -335,15 +427,18 @@ class Door:
         except Exception:
             self.detach()
 
-    def site_of(self, frame: Any) -> int:
-        """The string number of the site (file, line) of this user frame."""
-        caller = frame.f_back
-        known = self._sites.get((id(frame.f_code), frame.f_lasti, caller and caller.f_lasti))
-        return self._new_site(frame) if known is None else known[0]
+    def site_here(self, caller: Any) -> tuple[int, Any]:
+        """The string number of the site of the call that is made from this frame, and the user's frame, if one led here."""
+        frame = calling_frame_from(caller)
+        if frame is None:
+            return self._library_site(caller), None
+        back = frame.f_back
+        known = self._sites.get((id(frame.f_code), frame.f_lasti, back and back.f_lasti))
+        return (self._new_site(frame) if known is None else known[0]), frame
 
-    def _library_site(self) -> int:
+    def _library_site(self, caller: Any) -> int:
         """The string number of a call to which no line of the user's led: of which library the thread is."""
-        library = library_of(3)
+        library = library_of(caller)
         return self.box.intern({"library": library}) if library else 0
 
     def _new_site(self, frame: Any) -> int:
@@ -358,7 +453,7 @@ class Door:
             self._sites[id(code), frame.f_lasti, caller and caller.f_lasti] = (site, code)
         return site
 
-    def _mismatch(self, group: KnownGroup, seq: int, entry: tuple[int, int, bool], places: list[int]) -> str:
+    def _mismatch(self, group: KnownGroup, seq: int, entry: Entry, places: list[int]) -> str:
         """Record that peers announced a different call with the same sequence number.
 
         Returns:

@@ -14,6 +14,8 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch.distributed as dist
@@ -47,41 +49,47 @@ class Announcements:
 
     def __init__(self, path: str, size: int, me: int) -> None:
         length = ROWS * size * 8
-        self._memory = shared_files.mapped(shared_files.share(path, length), length)
-        self._words = memoryview(self._memory).cast("Q")
+        self._words = memoryview(shared_files.mapped(shared_files.share(path, length), length)).cast("Q")
         self._path = path
         self._size = size
         self._me = me
         self._pairs: Pairs | None = None  # from the first all_to_all on
         self._refused: dict[int, int] = {}  # by number: how often this rank has given it back
+        #: announce a call: ``announce(seq, agreed, exchange)`` returns the indices of members that announced a different
+        #: one. ``exchange``: an all_to_all, of which the sizes of each pair of ranks must fit.
+        self.announce = self._announcer()
 
-    def announce(self, seq: int, agreed: int, exchange: Signature | None = None) -> list[int]:
-        """Announce collective ``seq``; returns the indices of members that announced a different one.
+    def _announcer(self) -> Callable[[int, int, Signature | None], list[int]]:
+        """Every collective pays for it: what does not change is a local name."""
+        words, refused, me, size = self._words, self._refused, self._me, self._size
+        read = struct.Struct(f"<{size}Q").unpack_from
+        nobody: list[int] = []
 
-        ``exchange``: an all_to_all, of which the sizes of each pair of ranks must fit.
-        """
-        differing = self._announce(seq, agreed)
-        if differing or exchange is None or self._size > _MOST:
-            return differing
+        def announce(seq: int, agreed: int, exchange: Signature | None = None) -> list[int]:
+            start = seq % ROWS * size
+            number = (seq & _SEQ) << 8
+            if refused:
+                number |= refused.get(seq, 0) & _REFUSALS
+            word = number << 32 | agreed
+            words[start + me] = word
+            row = read(words, start * 8)
+            if row.count(word) != size:
+                for other in row:
+                    if other != word and other >> 32 == number:
+                        return [place for place, one in enumerate(row) if one != word and one >> 32 == number]
+            return nobody if exchange is None else self._exchange(seq, exchange)
+
+        return announce
+
+    def _exchange(self, seq: int, exchange: Signature) -> list[int]:
+        if self._size > _MOST:
+            return []
         if self._pairs is None:
             try:
                 self._pairs = Pairs(f"{self._path}_pairs", self._size, self._me)
             except OSError:  # no room: the diagnosis still compares them afterwards
                 return []
         return self._pairs.announce(seq, exchange)
-
-    def _announce(self, seq: int, agreed: int) -> list[int]:
-        start = seq % ROWS * self._size
-        seq = (seq & _SEQ) << 8 | (self._refused.get(seq, 0) & _REFUSALS if self._refused else 0)
-        word = seq << 32 | agreed
-        words = self._words
-        words[start + self._me] = word
-        row = words[start : start + self._size].tolist()
-        if row.count(word) == self._size:
-            return []
-        if not [other for other in row if other >> 32 == seq and other != word]:
-            return []
-        return [place for place, other in enumerate(row) if other >> 32 == seq and other != word]
 
     def withdraw(self, seq: int) -> None:
         """Withdraw the announcement of ``seq``: the call was not made, and the next one has this number."""

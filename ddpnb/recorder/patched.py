@@ -5,7 +5,7 @@ What other modules have imported by name is replaced there too (``bindings``).
 A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
-registries of hooks (``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
+registries of hooks (``group_hooks``, ``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
 while a script runs (``hidden_modules``).
 """
 
@@ -31,10 +31,15 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.cuda.random.set_rng_state": ("training",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),
+    "torch.distributed.c10d_logger._get_msg_dict": ("group_hooks",),
     "torch.distributed.device_mesh.DeviceMesh.__init__": ("replicated",),
     "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),
+    "torch.distributed.distributed_c10d.ProcessGroup._register_backend": ("group_hooks",),
+    "torch.distributed.distributed_c10d.ProcessGroup._set_group_name": ("group_hooks",),
+    "torch.distributed.distributed_c10d.ProcessGroup.merge_remote_group": ("group_hooks",),
+    "torch.distributed.distributed_c10d.ProcessGroup.split_group": ("group_hooks",),
     "torch.distributed.distributed_c10d.rendezvous": ("phases",),
     "torch.distributed.distributed_c10d.Work.is_completed": ("door",),
     "torch.distributed.distributed_c10d.Work.wait": ("door",),

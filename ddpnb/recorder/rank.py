@@ -130,6 +130,7 @@ class Rank(Recorder):
                 self.data.finish()
                 if displays is not None:
                     displays.end()
+                self.door.find_left()
                 if ended.ending["how"] != "raised":  # then a call that failed would look completed
                     self.door.flight.drain(0.1)
         except BaseException:  # also Ctrl-C while a thread of the script is joined

@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.calls import Signature
-
-REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
+from ddpnb.model.calls import UNKNOWN_REDUCTION, Signature
+from ddpnb.recorder.callers import REDUCE_OPS
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,20 @@ OPS: dict[str, OpSpec] = {
 _UNEVEN_ON_CUDA = frozenset({"all_gather", "reduce_scatter"})
 
 
+#: Of a reduction that is not known, and of a call that is none.
+UNKNOWN = -1
+#: What the fence does not compare: the hash of a call whose reduction is not known.
+NOT_COMPARED = -1
+
 # A signature as the door needs it: its string in the box, the hash that the fence compares, whether all its tensors
 # lie on the CPU, and the signature itself where the fence compares sizes of pairs of ranks.
 Interned = tuple[int, int, bool, Signature | None]
+#: from the tensors, the reduction, the root and what is exchanged
+Reader = Callable[[Sequence[torch.Tensor], int | None, int | None, "_Exchanged | None"], Interned]
 
 
 class Signatures:
-    """Turns arguments into interned signatures; a signature seen before costs one look-up."""
+    """Turns calls into interned signatures; a signature seen before costs one look-up."""
 
     def __init__(self, intern: Callable[[dict[str, Any]], int]) -> None:
         self._intern = intern
@@ -87,27 +93,24 @@ class Signatures:
         for known in self._known:
             known.clear()
 
-    def reader(self, spec: OpSpec) -> Callable[[Sequence[Any]], Interned]:
-        """A function from the arguments of ``spec``'s operator to the signature. It is on the hot path."""
+    def reader(self, spec: OpSpec) -> Reader:
+        """A function from what a call of ``spec``'s operator is given to the signature. It is on the hot path."""
         known: dict[Any, Interned] = {}
         self._known.append(known)
-        tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
         describe = self._describe
-        tensor_type, strided = torch.Tensor, torch.strided
 
-        def read(args: Sequence[Any]) -> Interned:
-            tensors = args[tensors_at] if tensors_at is not None else ()
-            if isinstance(tensors, tensor_type):
-                tensors = (tensors,)
-            # The operation is in a ScriptObject: this is the most expensive call of the door.
-            reduce_op = args[reduce_op_at]._get_method("op")() if reduce_op_at is not None else None
-            root = args[root_at] if root_at is not None else None
-            exchanged = None if outputs_at is None else _exchanged(spec, args)
-            key: Any
-            only = tensors[0] if len(tensors) == 1 else None
-            if only is not None and only.layout is strided and not only.is_nested and only.is_contiguous():
-                key = (only.shape, only.dtype, only.device, reduce_op, root, exchanged)
-            else:
+        def read(
+            tensors: Sequence[torch.Tensor], reduce_op: int | None, root: int | None, exchanged: _Exchanged | None
+        ) -> Interned:
+            key: Any = None
+            if len(tensors) == 1:
+                only = tensors[0]
+                try:
+                    if only.is_contiguous():
+                        key = (only.shape, only.dtype, only.device, reduce_op, root, exchanged)
+                except RuntimeError:  # it has no strides, or no shape
+                    pass
+            if key is None:
                 key = (tuple((_shape(t), t.dtype, t.device, _layout(t)) for t in tensors), reduce_op, root, exchanged)
             signature = known.get(key)
             if signature is None:
@@ -136,7 +139,9 @@ class Signatures:
         elif same == "dtype":
             agreed += sorted({str(tensor.dtype) for tensor in tensors})
         reduction = None
-        if reduce_op is not None:
+        if reduce_op == UNKNOWN:
+            agreed.append(UNKNOWN_REDUCTION)
+        elif reduce_op is not None:
             reduction = REDUCE_OPS[reduce_op] if 0 <= reduce_op < len(REDUCE_OPS) else f"op {reduce_op}"
             agreed.append(reduction)
         if root is not None:
@@ -163,14 +168,15 @@ class Signatures:
                 value["out_splits"], value["in_splits"] = map(list, splits)
             if all(type(size) is int for shape in (*value["shapes"], *value["out_shapes"]) for size in shape):
                 pairs = Signature.from_json(value)  # not while the program is compiled for any size
-        return self._intern(value), zlib.crc32(text.encode()), devices <= {"cpu"}, pairs
+        compared = NOT_COMPARED if reduce_op == UNKNOWN else zlib.crc32(text.encode())
+        return self._intern(value), compared, devices <= {"cpu"}, pairs
 
 
 # The shapes of the tensors that are received, and the splits of what is received and sent.
 _Exchanged = tuple[tuple[torch.Size, ...], tuple[tuple[int, ...], ...] | None]
 
 
-def _exchanged(spec: OpSpec, args: Sequence[Any]) -> _Exchanged:
+def exchanged(spec: OpSpec, args: Sequence[Any]) -> _Exchanged:
     outputs = args[spec.outputs or 0]
     shapes = (outputs.shape,) if isinstance(outputs, torch.Tensor) else tuple(output.shape for output in outputs)
     return shapes, None if spec.splits is None else tuple(tuple(args[place]) for place in spec.splits)

@@ -112,7 +112,11 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     thread's frame, which sits in ``backward()``, is the answer then. A thread of Python has one, the standard library:
     what the main thread does meanwhile has nothing to do with it.
     """
-    frame: FrameType | None = sys._getframe(depth)
+    return calling_frame_from(sys._getframe(depth))
+
+
+def calling_frame_from(frame: FrameType | None) -> FrameType | None:
+    """The same, from the innermost frame that is looked at; None: the thread runs no Python."""
     outside: FrameType | None = None
     called = False
     kinds = _kinds
@@ -130,9 +134,8 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     return outside
 
 
-def library_of(depth: int = 1) -> str:
-    """The public module of torch in which this thread began; empty where that is none: ``torch.distributed.checkpoint``."""
-    frame: FrameType | None = sys._getframe(depth)
+def library_of(frame: FrameType | None) -> str:
+    """The public module of torch in which the thread of a frame began; empty where that is none: ``torch.distributed.checkpoint``."""
     name = ""
     while frame is not None:
         module = frame.f_globals.get("__name__")

@@ -26,6 +26,8 @@ _ISSUED, _WAITING, _COMPLETED, _FAILED, _DROPPED = map(
 )
 _STATE_AT, _TIMEOUT_AT = layout.CALL_STATE_AT, layout.CALL_TIMEOUT_AT
 _get_stamp = struct.Struct("<Q").unpack_from
+_DONE_AT, _CHANGED_AT = layout.CALL_DONE_AT, layout.PROGRESS_AT + 8
+_put_time = struct.Struct("<Q").pack_into
 _put_timeout = struct.Struct("<I").pack_into
 
 
@@ -77,10 +79,14 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
             del converted  # this frame is in its traceback: they would keep each other, and the tensors of the call
             raise
         try:
-            # On a CUDA device wait() only orders streams: the call may still be in flight.
-            if on_cpu or door.flight.asks(work):
-                finish(entry, _COMPLETED)
-            elif _get_stamp(memory, at)[0] == number + 1:  # other threads may have issued many calls meanwhile
+            if _get_stamp(memory, at)[0] != number + 1:
+                pass  # other threads have issued many calls meanwhile: the record is of another one
+            elif on_cpu or door.flight.asks(work):
+                now = now_ns()
+                memory[at + _STATE_AT] = _COMPLETED
+                _put_time(memory, at + _DONE_AT, now)
+                _put_time(memory, _CHANGED_AT, now)
+            else:  # on a CUDA device wait() only orders streams: the call may still be in flight
                 memory[at + _STATE_AT] = _ISSUED
                 pending[work] = entry
         except Exception:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import CallState, Signature
+from ddpnb.model.calls import UNKNOWN_REDUCTION, CallState, Signature
 from ddpnb.model.collectives import (
     Collective,
     Direction,
@@ -278,3 +278,19 @@ def test_a_send_and_its_receive_have_the_same_key():
     assert message_key(numbered[0], 0, 7) == message_key(numbered[1], 1, 7) == (7, 0, 1, 0, 4)
     assert message_key(replace(numbered[1], peer=-1), 1, 7) is None  # a receive from any rank
     assert message_key(replace(send, turn=0), 0, 7) is None
+
+
+def test_a_reduction_that_is_not_known_is_no_mismatch():
+    """Where C++ is called directly, nothing says how it reduces. Everything else is compared."""
+
+    def signature(elements: int, reduction: str | None) -> Signature:
+        agreed = f"all_reduce|{elements} torch.float32 |{reduction or UNKNOWN_REDUCTION}"
+        return Signature("all_reduce", ((elements,),), ("float32",), reduction, agreed=agreed)
+
+    def of(*signatures: Signature) -> Collective:
+        return collective(*(Rank(n).calls("all_reduce", group=PAIR, signature=one) for n, one in enumerate(signatures)))
+
+    assert not of(signature(4, "sum"), signature(4, None)).mismatched
+    assert of(signature(4, "sum"), signature(4, None)).match is MatchState.FULLY_MATCHED
+    assert of(signature(4, "sum"), signature(5, None)).mismatched
+    assert of(signature(4, "sum"), signature(4, "max")).mismatched

@@ -87,7 +87,7 @@ def test_a_thread_that_a_library_has_started_is_at_no_line():
 
 def test_the_thread_of_a_library_of_torch_is_named():
     def begins():
-        return user_frames.library_of()
+        return user_frames.library_of(sys._getframe())
 
     names = {"__name__": "torch.distributed.checkpoint._async_thread_executor", "begins": begins}
     with ThreadPoolExecutor(1) as pool:

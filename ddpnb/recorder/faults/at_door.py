@@ -20,7 +20,7 @@ from ddpnb.errors import InjectedFault
 from ddpnb.model import blackbox as layout
 from ddpnb.model.holds import Hold
 from ddpnb.recorder.breakpoints import AtDoor
-from ddpnb.recorder.signatures import REDUCE_OPS
+from ddpnb.recorder.callers import REDUCE_OPS
 from ddpnb.recorder.user_frames import calling_frame
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class AtTheDoor:
 
     def _swap(self, _armed: Armed, spec: OpSpec, args: Args, make: Make) -> Effect:
         frame = calling_frame(5)
-        self._postponed = args, self._door.site_of(frame) if frame is not None else 0, make
+        self._postponed = args, self._door.site_here(frame)[0] if frame is not None else 0, make
         return Effect(result=_as_if_made(spec, args))
 
     def _in_other_order(self, args: Args, make: Make) -> Effect:

@@ -22,6 +22,7 @@ class Faults:
     def __init__(self, box: BlackBox, door: Door, rank: int) -> None:
         self._rank = rank
         self._box = box
+        self._door = door
         self._hooks: tuple[InData, InModel] | None = None
         self._places: dict[str, list[Armed]] = {"door": door.faults.armed}
 
@@ -62,6 +63,7 @@ class Faults:
 
     def _settle(self) -> None:
         """Hooks are in place only while a fault is armed."""
+        self._door.settle()
         for hooks in self._hooks or ():
             hooks.settle()
 
