@@ -299,8 +299,10 @@ class Replicas(Hooks):
         watched.turns["backward"] += 1
         self._losses.poll()
         loss = tensors[0] if type(tensors) in (list, tuple) and tensors else tensors
-        # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere.
-        if isinstance(loss, torch.Tensor) and (watched.pace.looking or not sound(loss)):
+        # Averaged with the others' gradients, a loss that is not finite here is soon seen everywhere: the first one counts.
+        watched.unsound = 0 if sound(loss) else watched.unsound + 1
+        first = watched.unsound and not watched.unsound & (watched.unsound - 1)
+        if isinstance(loss, torch.Tensor) and (watched.pace.looking or first):
             with Meter(watched.pace):
                 self._look_backward(watched, loss)
 

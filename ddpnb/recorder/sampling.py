@@ -13,7 +13,7 @@ import time
 
 from ddpnb.recorder import protocol
 
-SHARE, LEAST = 0.009, 0.002  # of a step's time, for looking and for letting pass; for looking at least
+SHARE, LEAST = 0.006, 0.002  # of a step's time, for looking and for letting pass; for looking at least
 PASS_S = 80e-6  # cost of a step that is not sampled
 # Of looks at the beginning of a model's training, so that a short run is little slower: half of it at every step, a
 # quarter at every second, an eighth at every fourth, and so on.

@@ -79,6 +79,7 @@ class Watched:
         self.inputs: list[Any] = []
         self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
+        self.unsound = 0  # losses that were not finite, one after another
 
     def again(self, number: int) -> Watched:
         """The same model in another run, from its beginning."""

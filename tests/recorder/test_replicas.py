@@ -430,6 +430,17 @@ def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
     assert math.isnan(told[-1].number("loss"))
 
 
+def test_losses_that_stay_no_numbers_are_looked_at_ever_more_rarely(watched):
+    """Each such loss was looked at in full: a training that has diverged was slower than any other."""
+    model = wrapped()
+    optimizer = train(model, 3)
+    for step in range(3, 23):
+        pace(watched).looking = False
+        (model(batch(step)).square().mean() * (1.0 if step == 13 else math.nan)).backward()
+        optimizer.zero_grad()
+    assert [s.turn for s in watched.samples("backward")] == [1, 2, 3, 4, 5, 7, 11, 15, 16, 18, 22]
+
+
 def test_a_new_run_is_looked_at_from_the_start(watched):
     model = wrapped()
     train(model, 2)
