@@ -225,3 +225,47 @@ def test_calls_that_are_refused_or_stopped_were_not_made(both):
     seen = [(call[4], call[-1]) for call in hooks]
     assert seen[-2:] == [(1, "COMPLETED"), (2, "COMPLETED")], hooks
     assert {state for _, state in seen[:-2]} == {"REFUSED"}
+
+
+def test_groups_that_the_program_does_not_destroy(forked):
+    """They outlive the interpreter, and so would hooks: that aborted the process at its end."""
+    done = forked.run(
+        f"{PREAMBLE}start(alone=True)\ndist.all_reduce(torch.ones(4))\nprint(calls()[0][-1], flush=True)\n"
+    )
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "COMPLETED"), done.stderr
+
+
+def test_a_group_that_is_gone_takes_its_hooks_with_it(both):
+    (hooks, *_), (kernels, *_) = both("""
+        import gc, weakref
+        start()
+        group = dist.new_group([0, 1])
+        dist.all_reduce(torch.ones(4), group=group)
+        door.flight.poll(); door.flight.pending.clear()
+        gone = weakref.ref(group)
+        dist.destroy_process_group(group)
+        del group
+        gc.collect()
+        assert gone() is None
+        if door.hooks:
+            assert len(door.hooks._made) == len(door.hooks._covered) == 1
+        dist.all_reduce(torch.ones(2))
+    """)
+    assert hooks == kernels
+
+
+def test_faults_have_kernels_while_they_are_armed(both):
+    (hooks, _, libraries), (kernels, *_) = both("""
+        start()
+        from ddpnb.model.faults import Fault
+        from ddpnb.recorder.faults.faults import Faults
+        faults, x = Faults(box, door, 0), torch.ones(4)
+        dist.all_reduce(x)
+        faults.inject(Fault.from_json({"kind": "other shape", "ranks": [0]}), keep=False)
+        dist.all_reduce(x)
+        faults.heal()
+        dist.all_reduce(x)
+    """)
+    assert hooks == kernels
+    assert [call[0] for call in hooks] == [f"all_reduce(float32 [{size}], sum)" for size in (4, 5, 4)]
+    assert libraries == 1
