@@ -27,7 +27,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.amp.grad_scaler.GradScaler.unscale_": ("replicas",),
     "torch.amp.grad_scaler.GradScaler.update": ("replicas",),
     "torch.autograd.backward": ("faults.in_model", "phases", "replicas", "steps"),
-    "torch.compile": ("bypass",),
+    "torch.compile": ("bypass", "compilations"),
     "torch.cuda.random.set_rng_state": ("training",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),
