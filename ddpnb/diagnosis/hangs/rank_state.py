@@ -133,13 +133,14 @@ def _standing(record: RankRecord) -> Standing:
     if waiting and process.activity != "computing":
         state = RankState.STARTING if isinstance(waiting[-1], Joining) else RankState.CREATING_GROUP
         return Standing(rank, state, record, event=waiting[-1], site=waiting[-1].site)
-    if process.activity == "idle":
+    if process.activity == "idle" and record.compiling is None:
         # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
         state = RankState.BLOCKED if known else RankState.UNRESPONSIVE
         return Standing(rank, state, record, site=last_site(record))
-    state = RankState.COMPUTING if process.activity == "computing" else RankState.UNKNOWN
-    return Standing(rank, state, record, site=last_site(record))
+    # A compiler of its own may run in other processes.
+    busy = process.activity == "computing" or record.compiling is not None
+    return Standing(rank, RankState.COMPUTING if busy else RankState.UNKNOWN, record, site=last_site(record))
 
 
 def _from_stack(record: RankRecord) -> Standing:
