@@ -11,6 +11,11 @@ from ddpnb.texts import shortened
 _NUMBER = re.compile(r"^\d+/\d+: ")  # with which torch begins a reason: of the graph whose guard failed
 _BRANCH = "generic_jump"  # torch's word for a branch on the value of a tensor
 
+WARM_UP = (
+    "Compile on all ranks before the first collective (a step on dummy data, then a barrier), with the same cache for all "
+    "(TORCHINDUCTOR_CACHE_DIR), or give the group a longer time-out."
+)
+
 
 def named(one: Compilation) -> str:
     """``forward (model.py:18)``, ``the backward of forward (model.py:18)``."""

@@ -83,7 +83,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
         )
         return replace(command_status.of_success(decided, as_it_was, given), exit_codes=exit_codes)
     standing, given = standings(recording), recording
-    if (recording := endings.left_before_the_signal(given)) is not given:
+    if (recording := endings.before_the_signal(given)) is not given:
         standing = standings(recording)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ddpnb.diagnosis.compilations import described, named
+from ddpnb.diagnosis.compilations import WARM_UP, described, named
 from ddpnb.diagnosis.divergence.digests import split
+from ddpnb.diagnosis.environment.timeouts import TIMEOUT_SETTING
 from ddpnb.diagnosis.execution.departures import current
+from ddpnb.diagnosis.hangs import endings
+from ddpnb.diagnosis.hangs.endings import RANK_RAISED
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
 from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
 from ddpnb.diagnosis.hangs.rank_state import Standing
@@ -21,6 +24,7 @@ from ddpnb.model.recording import RankRecord, Recording
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)
 
 _OF_CALLS = (COLLECTIVE_MISSING, OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH, GROUP_ORDER)
+_OF_TIMEOUTS = (TIMEOUT_SETTING, RANK_RAISED, COLLECTIVE_MISSING)
 _CONTEXT = (8, 4, 2, 1)  # calls before a compilation, by which the calls that usually follow are found
 _FEW = 4  # ranks that are described
 
@@ -49,6 +53,8 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         standings: where each rank is.
         finding: why ranks failed or are blocked.
     """
+    if finding.type in _OF_TIMEOUTS and (better := _timed_out(recording, finding)) is not None:
+        return better
     if finding.type not in _OF_CALLS or finding.collective is None:
         return finding
     now: dict[int, Call] = {}
@@ -61,6 +67,8 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         return finding
     says = tuple(text for rank, one in list(own.items())[:_FEW] for text in _evidence(rank, one))
     ranks = [rank for rank, one in own.items() if one.differs]
+    if not ranks and finding.type not in (SHAPE_MISMATCH, DTYPE_MISMATCH):
+        return finding
     if not ranks:
         return replace(finding, evidence=(*finding.evidence, *says))
     others = phrases.besides(now, ranks)
@@ -84,6 +92,34 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         where=tuple(dict.fromkeys((*places, *finding.where))),
         evidence=(*says, *phrases.observed(finding), *phrases.undecided(sides)),
         remedy=_remedy(own[ranks[0]]),
+        certainty="likely",
+        hint=None,
+    )
+
+
+def _timed_out(recording: Recording, finding: Finding) -> Finding | None:
+    """DDP317: waits of ranks timed out while the others were compiling; None if they were not."""
+    fired = {rank: at for rank, record in recording.ranks.items() if (at := endings.timed_out_ns(record.ending))}
+    compiling = {rank: one for rank, record in recording.ranks.items() if (one := record.compiling) is not None}
+    if not fired or not compiling or finding.severity != "error":
+        return None
+    waiting = tuple(sorted(fired))
+    first, told = next(iter(sorted(compiling))), sorted(compiling)
+    calls = {rank: record.calls[-1] for rank in waiting if (record := recording.ranks[rank]).calls}
+    return replace(
+        finding,
+        type=TIMEOUT_SETTING,
+        summary=f"{phrases.ranks(waiting, True)} timed out while {phrases.ranks(told)} {phrases.verb(told, 'was', 'were')} "
+        f"compiling {named(compiling[first])}.",
+        culprits=tuple(told),
+        waiting=waiting,
+        sides=(),
+        where=(*((rank, compiling[rank].site) for rank in told), *((rank, call.site) for rank, call in calls.items())),
+        evidence=(
+            *(f"Rank {rank} {described(compiling[rank], min(fired.values()))}" for rank in told[:_FEW]),
+            *phrases.observed(finding),
+        ),
+        remedy=WARM_UP,
         certainty="likely",
         hint=None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.compilations import described
+from ddpnb.diagnosis.compilations import WARM_UP, described
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
@@ -45,7 +45,9 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: 
             call,
             tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
             (*(_doing(standing[rank], taken_ns) for rank in late[:8]), *_compiled(standing, late, waiting)),
-            _COMPILE if compiling else "This is no error yet: find out what the late rank does that the others do not.",
+            f"This is no error, unless the time-out of the group fires first. {WARM_UP}"
+            if compiling
+            else "This is no error yet: find out what the late rank does that the others do not.",
         )
     ]
 
@@ -70,9 +72,3 @@ def _compiled(standing: dict[int, Standing], late: list[int], waiting: list[int]
     return [f"Rank {rank} {described(one)}" for rank, one in sorted(done.items())[:1]] or [
         f"{phrases.ranks(waiting, True)} did not compile it."
     ]
-
-
-_COMPILE = (
-    "This is no error, unless the time-out of the group fires first. Compile on all ranks before the first collective (a "
-    "step on dummy data, then a barrier), with the same cache for all (TORCHINDUCTOR_CACHE_DIR), or give the group a longer time-out."
-)
