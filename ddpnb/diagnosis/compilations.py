@@ -18,8 +18,8 @@ WARM_UP = (
 
 
 def named(one: Compilation) -> str:
-    """``forward (model.py:18)``, ``the backward of forward (model.py:18)``."""
-    name = f"{one.site.function} ({one.site})"
+    """``forward (model.py:18)``, ``the backward of forward (model.py:18)``, ``what train.py:7 calls``."""
+    name = f"what {one.site} calls" if one.library else f"{one.site.function} ({one.site})"
     return f"the {one.part.removeprefix('lazy ')} of {name}" if one.part else name
 
 

@@ -14,7 +14,8 @@ import torch
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation, GraphBreak
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import Hooks, hide
+from ddpnb.recorder.hooks import Hooks, hide, place
+from ddpnb.recorder.user_frames import is_user_file
 
 _FRAMES = 40  # between torch's callback and the function in which torch compiles
 _COMPILER = "torch._dynamo.convert_frame"
@@ -34,7 +35,9 @@ class Compilations(Hooks):
         self._open = -1  # the event of the current one
         self._before: dict[str, int] = {}  # torch's counters when it began
         self._breaks = 0  # graph breaks when it began
-        self._places: dict[str, Site] = {}  # of the functions, by torch's number: a backward is compiled later
+        self._places: dict[
+            str, tuple[Site, str]
+        ] = {}  # of the functions, by torch's number: a backward is compiled later
         hide(self._starts, below=True)
         hide(self._ends, below=True)
 
@@ -67,10 +70,13 @@ class Compilations(Hooks):
             number, part = str(getattr(about, "compile_id", "")), _part(about)
             code, reason = (None, "") if part else _compiled(sys._getframe(1))
             if code is not None:
-                self._places[number] = Site(code.co_filename, code.co_firstlineno, code.co_name)
+                own = is_user_file(code.co_filename)
+                known = Site(code.co_filename, code.co_firstlineno, code.co_name) if own else place(1)
+                self._places[number] = known, "" if own else code.co_name
+            site, library = self._places.get(number, (NO_SITE, ""))
             self._before, self._breaks = _counters(), len(_graph_breaks())
             self._open = self.box.begin(
-                Compilation(compile_id=number, part=part, reason=reason, site=self._places.get(number, NO_SITE))
+                Compilation(compile_id=number, library=library, part=part, reason=reason, site=site)
             )
         except Exception:
             self.fail()

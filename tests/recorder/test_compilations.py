@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import sys
 import types
 
@@ -83,6 +84,16 @@ def test_the_backward(box, hooks):
     forward, *backward = events(box)
     assert forward.part == "" and all(one.site == forward.site for one in backward)
     assert {one.part for one in backward} <= {"lazy backward"}
+
+
+@pytest.mark.filterwarnings("ignore:Guards may run slower")
+def test_a_module_of_a_library_is_at_the_line_that_calls_it(box, hooks):
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    model.compile(backend="eager")
+    model(torch.ones(1, 2))
+    (event,) = events(box)
+    assert linecache.getline(__file__, event.site.line).strip() == "model(torch.ones(1, 2))"
+    assert event.site.file == __file__ and event.library
 
 
 def test_what_is_given_up(box, hooks):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ddpnb.diagnosis.causes.stacks import in_backward
 from ddpnb.diagnosis.compilations import WARM_UP, described, named
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.environment.timeouts import TIMEOUT_SETTING
@@ -62,7 +63,9 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         call = standings[rank].call or current(recording.ranks[rank], finding.collective)
         if call is not None:
             now[rank] = call
-    own = {rank: one for rank in now if (one := _alone(recording, rank, now)) is not None}
+    # A compiled backward makes its calls at the user's line that called backward().
+    backward = frozenset(call.site for rank, call in now.items() if in_backward(standings[rank]))
+    own = {rank: one for rank in now if (one := _alone(recording, rank, now, backward)) is not None}
     if not own:
         return finding
     says = tuple(text for rank, one in list(own.items())[:_FEW] for text in _evidence(rank, one))
@@ -129,31 +132,29 @@ def _sides(now: Mapping[int, Call]) -> tuple[tuple[int, ...], ...]:
     return split({rank: phrases.made(call) for rank, call in now.items()}).sides
 
 
-def _alone(recording: Recording, rank: int, now: Mapping[int, Call]) -> _Own | None:
+def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: frozenset[Site]) -> _Own | None:
     """What a rank compiled last before its call, if it or another rank is in that function, and others compiled it less often."""
     record, call = recording.ranks[rank], now[rank]
     made = _before(record, call)
     if not made or any(len(recording.ranks[one].events(Compilation)) >= MOST_COMPILATIONS for one in now):
         return None
-    last, function = made[-1], _function(made[-1].site)
+    last = made[-1]
     theirs = {other: _before(recording.ranks[other], now[other]) for other in now if other != rank}
-    fewer = [other for other, done in theirs.items() if _count(done, last.site) < _count(made, last.site)]
+    fewer = [other for other, done in theirs.items() if _count(done, last) < _count(made, last)]
     # A function that the others never compiled is one that they did not call: that is no matter of the compiler.
-    if not any(_function(one.site) == function for other in fewer for one in theirs[other]):
+    if not any(_function(one) == _function(last) for other in fewer for one in theirs[other]):
         return None
     if last.state == "open" or call.entered_ns < last.ended_ns:
         return _Own((last,), inside=True)
-    if not any(_function(one.site) == function for one in now.values()):
+    if not any(_made_by(last, one, backward) for one in now.values()):
         return None
     calls = [one for one in record.calls if one.number <= call.number]
     since = [one for one in calls if one.entered_ns > last.began_ns]
     before = calls[: len(calls) - len(since)]
-    fresh = [
-        one for one in made if _function(one.site) == function and (not before or one.began_ns > before[-1].entered_ns)
-    ]
-    differs = _differs(before, since, function)
-    # Sizes that differ make it compile again, and so do not follow from that: unless other calls do.
-    return None if differs is None else _Own(tuple(fresh) or (last,), differs=differs)
+    begin = before[-1].entered_ns if before else 0
+    fresh = tuple(one for one in made if _function(one) == _function(last) and one.began_ns > begin)
+    differs = _differs(last, before, since, backward)
+    return None if differs is None else _Own(fresh, differs=differs)
 
 
 def _before(record: RankRecord, call: Call) -> list[Compilation]:
@@ -161,15 +162,24 @@ def _before(record: RankRecord, call: Call) -> list[Compilation]:
     return [one for one in record.events(Compilation) if not one.part and one.began_ns < call.entered_ns]
 
 
-def _count(made: Iterable[Compilation], site: Site) -> int:
-    return sum(one.site == site for one in made)
+def _count(made: Iterable[Compilation], one: Compilation) -> int:
+    return sum((other.site, other.library) == (one.site, one.library) for other in made)
 
 
-def _function(site: Site) -> tuple[str, str]:
-    return site.file, site.function
+def _function(one: Compilation) -> tuple[object, ...]:
+    """What was compiled, or the rest of it. The user's line is all that is known of a function of a library."""
+    return (one.site, one.library) if one.library else (one.site.file, one.site.function)
 
 
-def _differs(before: Sequence[Call], since: Sequence[Call], function: tuple[str, str]) -> bool | None:
+def _made_by(one: Compilation, call: Call, backward: frozenset[Site]) -> bool:
+    """Whether a call was made in a compiled function, or where its backward may have made it."""
+    at = call.site
+    return at in backward or (at == one.site if one.library else (at.file, at.function) == _function(one))
+
+
+def _differs(
+    last: Compilation, before: Sequence[Call], since: Sequence[Call], backward: frozenset[Site]
+) -> bool | None:
     """Whether the calls since a compilation are others than followed such calls before.
 
     Also where it is not known what followed; None: those of the compiled function are over, and were as always.
@@ -178,8 +188,8 @@ def _differs(before: Sequence[Call], since: Sequence[Call], function: tuple[str,
     for number, call in enumerate(since):
         usual = (*before, *since)[at + number] if at is not None else None
         if usual is None or _kind(call) != _kind(usual):
-            return function in {_function(one.site) for one in (call, usual) if one is not None} or None
-        if function != _function(call.site):
+            return any(_made_by(last, one, backward) for one in (call, usual) if one is not None) or None
+        if not backward and not _made_by(last, call, backward):
             return None
     return False
 

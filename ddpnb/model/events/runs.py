@@ -140,12 +140,14 @@ class GraphBreak(Facts):
 class Compilation(Event):
     """``torch.compile`` compiled a function, at whose first line the event is, or the rest of it after a graph break.
 
-    ``compile_id``: torch's number of the function and of its compilation, from "0/0". ``part``: what of it, if not the function
-    itself ("lazy backward"). ``reason``: the guard because of which an earlier graph was not used. ``hits``, ``misses``: of the
+    ``compile_id``: torch's number of the function and of its compilation, from "0/0". ``library``: its name, if it is not the
+    user's; then the event is at the user's line that called it. ``part``: what of it, if not the function itself ("lazy
+    backward"). ``reason``: the guard because of which an earlier graph was not used. ``hits``, ``misses``: of the
     caches of compiled graphs. ``given_up``: the exception by which it ended; the function runs without.
     """
 
     compile_id: str = ""
+    library: str = ""
     part: str = ""
     reason: str = ""
     graphs: int = 0

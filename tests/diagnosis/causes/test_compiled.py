@@ -8,7 +8,8 @@ import pytest
 
 from ddpnb.model.calls import Site
 from ddpnb.model.events.runs import MOST_COMPILATIONS
-from tests.diagnosis.recordings import Rank, diagnose, group, line, only_finding, record
+from ddpnb.model.stacks import Frame
+from tests.diagnosis.recordings import TORCH_FRAME, Rank, diagnose, group, line, only_finding, record
 
 FORWARD, OTHER, LOOP = line(10, "forward"), line(30, "evaluate"), line(40)
 REST = Site(FORWARD.file, 14, "forward")
@@ -112,6 +113,48 @@ def test_a_graph_that_broke_on_one_rank():
     assert f"broke the graph of forward at {FORWARD.file}:13" in found.summary
     assert any("a branch on the value of a tensor" in text for text in found.evidence)
     assert "fullgraph=True" in found.remedy
+
+
+BACKWARD = Frame("/venv/lib/torch/autograd/graph.py", 800, "_engine_run_backward", user=False)
+
+
+@pytest.mark.parametrize("reduce_op", ["max", "sum"])
+def test_the_backward_of_a_graph_that_one_rank_compiled(reduce_op):
+    """It is run where the user calls backward(); DDP makes its calls there too, and the same ones in each step."""
+    line_of = line(42)
+
+    def steps(rank, times=3):
+        one = compiles(Rank(rank, 2))
+        for _ in range(times):
+            one.calls("all_reduce", line(41), reduce_op="sum").calls("all_reduce", line_of, reduce_op="sum").calls(
+                "barrier", LOOP
+            )
+        return one
+
+    other = compiles(steps(1), number=1, reason=SIZE).calls("all_reduce", line(41), reduce_op="sum")
+    other = then(other, reduce_op, line_of).has_stack(Frame(line_of.file, line_of.line, "main"), BACKWARD, TORCH_FRAME)
+    found = only_finding(
+        record(then(steps(0).calls("all_reduce", line(41), reduce_op="sum"), "", LOOP, "barrier"), other)
+    )
+    assert (found.code == "DDP319") == (reduce_op == "max")
+    assert found.code != "DDP319" or found.culprits == (1,)
+
+
+def test_a_function_of_a_library_is_known_by_the_line_that_calls_it():
+    def called(rank):
+        one = compiles(Rank(rank, 2), LOOP, library="inner")
+        for _ in range(3):
+            one.calls("all_reduce", LOOP, reduce_op="sum").calls("all_reduce", LOOP, reduce_op="max").calls(
+                "barrier", line(41)
+            )
+        return one
+
+    other = then(compiles(called(1), LOOP, 1, reason=SIZE, library="inner"), "max", LOOP)
+    found = only_finding(record(then(called(0), "sum", LOOP), other))
+    assert (found.code, found.culprits) == (
+        "DDP319",
+        (1,),
+    ) and f"Rank 1 compiled what {LOOP} calls again" in found.summary
 
 
 def test_the_compiler_waits_in_a_collective_of_its_own():
