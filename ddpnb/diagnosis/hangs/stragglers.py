@@ -11,6 +11,8 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 
 STRAGGLER = FindingType("DDP315", "straggler", severity="note")
+LATE = "This is no error yet: find out what the late rank does that the others do not."
+LATE_COMPILER = f"This is no error, unless the time-out of the group fires first. {WARM_UP}"
 
 
 def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: int) -> list[Finding]:
@@ -45,9 +47,7 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: 
             call,
             tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
             (*(_doing(standing[rank], taken_ns) for rank in late[:8]), *_compiled(standing, late, waiting)),
-            f"This is no error, unless the time-out of the group fires first. {WARM_UP}"
-            if compiling
-            else "This is no error yet: find out what the late rank does that the others do not.",
+            LATE_COMPILER if compiling else LATE,
         )
     ]
 
