@@ -5,7 +5,7 @@ What other modules have imported by name is replaced there too (``bindings``).
 A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
-registries of hooks (``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
+registries of hooks (``replicas``, ``bypass``) and of callbacks (``compilations``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
 while a script runs (``hidden_modules``).
 """
 
