@@ -117,6 +117,23 @@ def test_a_rank_that_was_ended_in_another_call_skipped_that_of_the_time_out():
     assert found[0][0] in ("DDP301", "DDP302")
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "backend='mine' raised:\nValueError: no kernel\n\nSet TORCH_LOGS",
+            "backend='mine' raised: ValueError: no kernel",
+        ),
+        ("no kernel\nmore", "no kernel"),
+        ("see below:", "see below:"),
+        ("", "ValueError"),
+    ],
+)
+def test_a_first_line_that_announces_the_next_one(message, said):
+    (found,) = findings(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).raises("ValueError", message, line(6)))
+    assert f"{said.rstrip(':')}" in found.summary and "\n" not in found.summary and "more" not in found.summary
+
+
 # -- the words of a rank that lost a peer
 
 
