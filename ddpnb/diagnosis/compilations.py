@@ -12,8 +12,8 @@ _NUMBER = re.compile(r"^\d+/\d+: ")  # with which torch begins a reason: of the 
 _BRANCH = "generic_jump"  # torch's word for a branch on the value of a tensor
 
 WARM_UP = (
-    "Compile on all ranks before the first collective (a step on dummy data, then a barrier), with the same cache for all "
-    "(TORCHINDUCTOR_CACHE_DIR), or give the group a longer time-out."
+    "Give the group a time-out above the longest compilation, at least until all ranks have compiled (a step on dummy data, then "
+    "a barrier); or give all ranks one cache that is filled before (TORCHINDUCTOR_CACHE_DIR)."
 )
 
 

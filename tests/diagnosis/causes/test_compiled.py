@@ -80,6 +80,20 @@ def test_a_graph_with_the_same_calls_is_no_cause():
     assert found.code != "DDP319" and not any("compiled" in text for text in found.evidence)
 
 
+@pytest.mark.parametrize("calls", [True, False])
+def test_the_last_batch_is_smaller(calls):
+    """It compiled again for it, and is behind the loop, the other one is not; or its new graph has no collectives."""
+    one, other = (compiles(Rank(number, 2)) for number in (0, 1))
+    for rank in (one, other):
+        for _ in range(4):
+            rank.calls("all_reduce", FORWARD, reduce_op="sum").calls("all_reduce", FORWARD, reduce_op="max")
+    compiles(other, number=1, reason=SIZE)
+    for rank in (one, other) if calls else ():
+        rank.calls("all_reduce", FORWARD, reduce_op="sum").calls("all_reduce", FORWARD, reduce_op="max")
+    found = only_finding(record(then(one, "sum"), then(other, "", LOOP, "barrier")))
+    assert (found.code == "DDP319") == (not calls)
+
+
 def test_an_old_compilation_is_no_cause():
     other = compiles(trained(1), number=1)
     for _ in range(2):
