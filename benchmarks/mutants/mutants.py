@@ -828,4 +828,28 @@ MUTANTS = (
         "pitfalls run to a hang where the fence would stop them with the two lines",
         ("world/test_pitfalls.py", "cli/test_pitfalls.py"),
     ),
+    Mutant(
+        "callbacks-taken-away-in-place",
+        "recorder/compilations.py",
+        "        handler.start_callbacks = [one for one in handler.start_callbacks if one != self._starts]\n",
+        "        handler.start_callbacks.remove(self._starts)\n",
+        "where our callback fails, the next one of the program's own is left out",
+        ("recorder/test_compilations.py",),
+    ),
+    Mutant(
+        "every-compilation-is-a-cause",
+        "diagnosis/causes/compiled.py",
+        "        if usual is None or _kind(call) != _kind(usual):\n",
+        "        if True:\n",
+        "a rank that compiled again for a smaller batch, and called the same, is blamed for a hang",
+        ("diagnosis/causes/test_compiled.py",),
+    ),
+    Mutant(
+        "waiting-for-a-compiler-is-no-work",
+        "diagnosis/hangs/rank_state.py",
+        'process.activity == "idle" and not compiles(record)',
+        'process.activity == "idle"',
+        "a rank whose compiler runs in another process is called blocked",
+        ("diagnosis/causes/test_compiled.py",),
+    ),
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpnb import arguments
 from ddpnb.diagnosis import command_status, reported, rules, unproven
 from ddpnb.diagnosis.before_the_end import while_waiting
-from ddpnb.diagnosis.causes import extra_calls, frameworks
+from ddpnb.diagnosis.causes import compiled, extra_calls, frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
 from ddpnb.diagnosis.execution.located import located
@@ -83,7 +83,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
         )
         return replace(command_status.of_success(decided, as_it_was, given), exit_codes=exit_codes)
     standing, given = standings(recording), recording
-    if (recording := endings.left_before_the_signal(given)) is not given:
+    if (recording := endings.before_the_signal(given)) is not given:
         standing = standings(recording)
     if any(record.unrecorded for record in recording.ranks.values()):
         return _from_stacks(recording, standing, patience)
@@ -240,7 +240,7 @@ def _findings(
     return (
         found
         if any(finding.severity == "error" for finding in found)
-        else [*found, *stragglers.find(standing, found_waits)]
+        else [*found, *stragglers.find(standing, found_waits, recording.taken_ns)]
     )
 
 
@@ -253,6 +253,7 @@ def _with_silent(
     failures = [refine(recording, standing, finding, patience) for finding in failures]
     failures = [extra_calls.judge(recording, finding) for finding in failures]
     failures = [frameworks.in_terms(recording, standing, finding) for finding in failures]
+    failures = [compiled.explain(recording, standing, finding) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):
         uneven = uneven_shards(recording, stopped=True)
         failures += [uneven] if uneven is not None else []

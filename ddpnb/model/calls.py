@@ -13,7 +13,7 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model import members
-from ddpnb.model.names import given_name
+from ddpnb.model.names import function_name, given_name
 
 UNNAMED = "?"  # a name that the box does not hold: its table of names is full, or it is damaged
 
@@ -68,7 +68,7 @@ class Site:
         return cls(
             str(value.get("file", UNNAMED)),
             line if isinstance(line, int) else 0,  # it comes from a rank or a file: anything
-            given_name(value.get("function", UNNAMED)),
+            function_name(value.get("function", UNNAMED)),
             str(value.get("via", "")),
             given_name(value.get("library", "")),
         )

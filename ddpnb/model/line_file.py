@@ -17,7 +17,7 @@ from typing import Any
 
 from ddpnb.model.calls import Site
 from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window
-from ddpnb.model.names import given_name
+from ddpnb.model.names import function_name
 from ddpnb.model.shared import readable
 
 MAGIC = b"ddpnbLN1"
@@ -140,7 +140,7 @@ class LineReader:
             file, function, line, first, last, windows = (column[row] for column in columns)
             if windows and file < len(texts) and function < len(texts):
                 rows[row] = len(found)
-                site = Site(texts[file], line, given_name(texts[function]))
+                site = Site(texts[file], line, function_name(texts[function]))
                 found.append(ExecutedLine(site, first, last, windows))
         return tuple(found), rows
 

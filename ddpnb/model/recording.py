@@ -16,7 +16,7 @@ from ddpnb.model.calls import Call
 from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
-from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, LinesNotRecorded
+from ddpnb.model.events.runs import Compilation, DoorDetached, FunctionNotFound, LinesNotRecorded
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
@@ -111,6 +111,14 @@ class RankRecord:
     def begun_before(self, call: Call) -> int:
         """How many calls of the run the rank had begun before this one of its recorded calls."""
         return self.forgotten + call.number - self.calls[0].number
+
+    @property
+    def compiling(self) -> Compilation | None:
+        """What torch.compile is compiling on this rank now."""
+        last = next(reversed(self.events(Compilation)), None)
+        if last is None or last.state != "open" or self.ending is not None:
+            return None
+        return last if not self.calls or self.calls[-1].entered_ns < last.began_ns else None
 
     @property
     def detached(self) -> bool:

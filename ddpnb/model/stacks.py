@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, cast
 
 from ddpnb.model.calls import Site
-from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.names import UNDECODABLE, function_name, given_name
 
 MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
 NOT_SHOWN = "not shown"  # a variable that there was no time to describe
@@ -34,7 +34,7 @@ class Frame:
         return cls(
             str(value.get("file", "?"))[:_PATH],
             int(value.get("line", 0) or 0),
-            given_name(value.get("function", "?")),
+            function_name(value.get("function", "?")),
             bool(value.get("user", True)),
             _texts(value.get("locals")),
         )

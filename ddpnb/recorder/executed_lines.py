@@ -37,14 +37,13 @@ _MONITORING: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
 _TOOLS = (4, 3)  # the others are meant for debuggers, coverage, profilers and optimizers
 _TOOL_IDS = range(6)
 _NAME = "ddpnb"
-_GENERATED = f"{os.sep}torchinductor_"  # in the paths of what torch.compile writes
 _MOST_CODES = 100_000
 _BEGIN_BYTES = 2  # of the instruction with which each function begins
 
 
 def is_recorded(path: str) -> bool:
     """Whether lines of this file are recorded: a file of the user's, which ``<string>`` is not."""
-    return path[:1] != "<" and _GENERATED not in path and is_user_file(path)
+    return path[:1] != "<" and is_user_file(path)
 
 
 def _begins_at_once(code: CodeType) -> bool:

@@ -5,8 +5,8 @@ What other modules have imported by name is replaced there too (``bindings``).
 A name that begins with an underscore is private: torch may drop it in any version. A hook of a function that is not
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
-registries of hooks (``group_hooks``, ``replicas``, ``bypass``), ``sys.monitoring`` (``executed_lines``), and ``builtins.__import__``
-while a script runs (``hidden_modules``).
+registries of hooks (``group_hooks``, ``replicas``, ``bypass``) and of callbacks (``compilations``), ``sys.monitoring``
+(``executed_lines``), and ``builtins.__import__`` while a script runs (``hidden_modules``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.amp.grad_scaler.GradScaler.unscale_": ("replicas",),
     "torch.amp.grad_scaler.GradScaler.update": ("replicas",),
     "torch.autograd.backward": ("faults.in_model", "phases", "replicas", "steps"),
-    "torch.compile": ("bypass",),
+    "torch.compile": ("bypass", "compilations"),
     "torch.cuda.random.set_rng_state": ("training",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),

@@ -10,6 +10,7 @@ from typing import Any
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.compilations import Compilations
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
@@ -56,6 +57,7 @@ class Recorder:
             self.lines,
             failed_threads,
             Replicated(self.box),
+            Compilations(self.box),
         ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)

@@ -46,6 +46,16 @@ _STDLIB = tuple(
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")  # packages may lie inside it
 
 
+# What torch.compile and torch.fx write: text of no file, and inductor's modules in its cache.
+_GRAPH, _INDUCTOR = "<eval_with_key>", f"{os.sep}torchinductor_"
+
+
+def is_generated(path: str) -> bool:
+    """Whether torch has written this code."""
+    cache = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    return path.startswith(_GRAPH) or _INDUCTOR in path or (bool(cache) and path.startswith(os.path.join(cache, "")))
+
+
 def is_own_file(path: str) -> bool:
     """Whether ``path`` is ddpnb's own code."""
     return path == STEPPED_OVER or (path.startswith(_HERE) and not path.startswith(_LESSONS))
@@ -53,15 +63,15 @@ def is_own_file(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def is_user_file(path: str) -> bool:
-    """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb."""
+    """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb, not written by torch."""
     if path.startswith(_LESSONS):
         return True
-    return not (path == STEPPED_OVER or path.startswith("<frozen") or path.startswith(_LIBRARIES))
+    return not (path == STEPPED_OVER or path.startswith(("<frozen", *_LIBRARIES)) or is_generated(path))
 
 
 @lru_cache(maxsize=4096)
 def is_torch_file(path: str) -> bool:
-    return path.startswith((_TORCH, "<frozen")) or is_own_file(path)
+    return path.startswith((_TORCH, "<frozen")) or is_own_file(path) or is_generated(path)
 
 
 def file_of(frame: FrameType) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddpnb.diagnosis.hangs.rank_state import Standing, standings
+from ddpnb.diagnosis.compilations import named
+from ddpnb.diagnosis.hangs.rank_state import Standing, compiles, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
@@ -65,5 +66,8 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
         return f"{ending}{'' if ending.well else place}"
     if standing.state is RankState.BLOCKED:
         return f"is blocked{f' in {waits_on}' if waits_on else ''}{place}"
+    if standing.state is RankState.COMPUTING and compiles(standing.record):
+        now = standing.record.compiling
+        return f"compiles {named(now)}{place}" if now is not None else f"compiles{place}"
     words = {RankState.UNRESPONSIVE: "does not respond; last seen", RankState.COMPUTING: "computes"}
     return f"{words.get(standing.state, 'state unknown')}{place}"

@@ -68,6 +68,16 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     dist.all_reduce(torch.ones(1))
 print("finished in attempt", os.environ["TORCHELASTIC_RESTART_COUNT"])
 """
+_WORKS = """\
+import time, torch, torch.distributed as dist
+from datetime import timedelta
+
+dist.init_process_group("gloo", timeout=timedelta(seconds=4))
+end = time.monotonic() + 60
+while dist.get_rank() == 1 and time.monotonic() < end:
+    sum(range(10000))
+dist.all_reduce(torch.ones(1))
+"""
 _FILLS = """\
 import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -144,6 +154,14 @@ def test_a_parent_that_waits_for_one_rank_before_it_releases_another(job, cli):
     (job / "joins.py").write_text(_JOINS)
     done, verdict = run(cli, job, sys.executable, "joins.py")
     assert (done.returncode, done.stdout, verdict["outcome"], verdict["findings"]) == (0, "joined [0, 0]\n", "ok", [])
+
+
+@full
+def test_a_rank_that_torchrun_ends_after_the_time_out_of_another_is_not_blamed(job, cli):
+    (job / "works.py").write_text(_WORKS)
+    done, verdict = run(cli, job, *TORCHRUN, "works.py")
+    assert (done.returncode, verdict["outcome"], verdict["exit_codes"]["1"]) == (1, "crash", -15), done.stderr
+    assert [finding["code"] for finding in verdict["findings"]] == ["DDP317"], done.stderr
 
 
 @full

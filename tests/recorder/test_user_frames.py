@@ -8,10 +8,18 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch.fx
 
 from ddpnb.model.calls import Site
 from ddpnb.recorder import user_frames
-from ddpnb.recorder.user_frames import calling_frame, is_own_frame, is_user_frame, user_path
+from ddpnb.recorder.user_frames import (
+    calling_frame,
+    is_own_frame,
+    is_torch_file,
+    is_user_file,
+    is_user_frame,
+    user_path,
+)
 
 CLASS = "import dataclasses\n@dataclasses.dataclass\nclass Sample:\n    index: object\n"
 
@@ -93,3 +101,15 @@ def test_the_thread_of_a_library_of_torch_is_named():
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(eval, "begins()", names).result() == "torch.distributed.checkpoint"
         assert pool.submit(begins).result() == ""
+
+
+def test_what_torch_generates_is_not_the_users(monkeypatch):
+    """The graph of a compiled function calls its collectives, on behalf of the function."""
+    graph = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
+    generated = graph.forward.__func__.__code__.co_filename
+    assert user_frames.is_generated(generated) and not is_user_file(generated) and is_torch_file(generated)
+    assert not is_user_file("/tmp/torchinductor_ann/ab/cabc.py")
+    is_user_file.cache_clear()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/cache")
+    assert not is_user_file("/scratch/cache/ab/cabc.py") and is_user_file("/scratch/cached.py")
+    is_user_file.cache_clear()

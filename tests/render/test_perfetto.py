@@ -184,3 +184,17 @@ def test_what_an_earlier_run_has_left_is_not_the_begin_of_this_one():
     held = Sample(0, "earlier", 1, at_ns=MS, facts={"run": "In[5]"})
     ranks = {number: replace(one, samples=(held,)) for number, one in plain.ranks.items()}
     assert read(replace(plain, ranks=ranks)) == read(plain)
+
+
+def test_a_compilation_has_the_name_of_its_function():
+    rank = (
+        Rank(0, 2)
+        .phase("compilation", "open", line(3, "forward"))
+        .phase("compilation", "open", line(3, "forward"), part="lazy backward")
+    )
+    events = read(replace(record(rank), taken_ns=10_000 * MS))
+    check(events)
+    assert [one["name"] for one in slices(events, "compilation")] == [
+        "compilation of forward",
+        "compilation of forward (lazy backward)",
+    ]

@@ -48,10 +48,9 @@ def in_turn(recording: Recording, collective: Collective, ranks: Sequence[int]) 
     other_side = next(side for side in collective.sides if ranks[0] not in side)
     record, own, other = recording.ranks[ranks[0]], collective.calls[ranks[0]], collective.calls[other_side[0]]
     recorded = "In all recorded calls" if record.forgotten else "Until now"
-    return (
-        f"{recorded} rank {record.rank} called {other.op} ({other.site}) between two calls of {own.op} ({own.site}); "
-        "this time it did not."
-    )
+    alike = (other.op, other.site) == (own.op, own.site)
+    skipped, between = (f"{call.signature if alike else call.op} ({call.site})" for call in (other, own))
+    return f"{recorded} rank {record.rank} called {skipped} between two calls of {between}; this time it did not."
 
 
 def path_of(recording: Recording, collective: Collective, side: int) -> tuple[Site, ...]:

@@ -28,6 +28,7 @@ _CONSEQUENCE = re.compile(
     r"|communicator was aborted|store.*(get|wait|recv)|no longer (alive|connected)",
     re.IGNORECASE,
 )
+_TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) \d{1,12}ms")
 # A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
@@ -75,27 +76,39 @@ def handled_refusal(recording: Recording) -> bool:
     return any(event.exception == REFUSAL for rank in recording.ranks for event in handled(recording, rank))
 
 
-def left_before_the_signal(recording: Recording) -> Recording:
-    """The same, where a rank that a launcher has ended at its own end counts as finished.
+def before_the_signal(recording: Recording) -> Recording:
+    """The same, as the ranks were before a launcher ended them with SIGTERM, as it does once another one has failed.
 
-    A launcher ends the others with SIGTERM once one has failed. A rank that destroys its process group closes its
-    connections, so that another fails which still needs it; the signal then reaches it before its program has ended.
+    One that had destroyed its process group counts as finished: it closed its connections, so that another failed which still
+    needs it. One for which another had waited until a time-out was still at work.
     """
-    failed = [
-        record.ending.at_ns
-        for record in recording.ranks.values()
+    failed = {
+        rank: record.ending
+        for rank, record in recording.ranks.items()
         if record.ending is not None and not record.ending.well and record.ending.code != -signal.SIGTERM
-    ]
-    finished = {
-        rank: replace(record, ending=replace(record.ending, how="finished", code=0))
+    }
+    first = min((ending.at_ns for ending in failed.values()), default=0)
+    timed_out = [at for ending in failed.values() if (at := timed_out_ns(ending))]
+    ended = {
+        rank: (record, record.ending)
         for rank, record in recording.ranks.items()
         if record.ending is not None
         and record.ending.code == -signal.SIGTERM
-        and _has_left(record)
         and failed
-        and min(failed) <= record.ending.at_ns
+        and first <= record.ending.at_ns
     }
-    return replace(recording, ranks={**recording.ranks, **finished}) if finished else recording
+    before = {
+        rank: replace(record, ending=replace(ending, how="finished", code=0) if _has_left(record) else None)
+        for rank, (record, ending) in ended.items()
+        if _has_left(record) or (timed_out and min(timed_out) == first)
+    }
+    return replace(recording, ranks={**recording.ranks, **before}) if before else recording
+
+
+def timed_out_ns(ending: Ending | None) -> int:
+    """When a wait of a rank timed out, which ended it; 0 if none did."""
+    fired = ending is not None and ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000])
+    return ending.at_ns if ending is not None and fired else 0
 
 
 def _has_left(record: RankRecord) -> bool:
@@ -201,7 +214,9 @@ def _what(record: RankRecord, was: str = "was") -> str:
     ending = record.ending
     assert ending is not None
     if ending.how == "raised":
-        message = shortened(ending.message.strip().splitlines()[0], 200) if ending.message.strip() else ""
+        # The first line; where it only announces the next one ("backend='inductor' raised:"), that too.
+        first, _, rest = ending.message.strip().partition("\n")
+        message = shortened(f"{first} {rest.strip().partition(chr(10))[0]}" if first.endswith(":") else first, 200)
         named = f"raised {ending.exception}" if ending.exception else "reported"
         return named + (f": {message}" if message else "")
     if ending.how == "ended":

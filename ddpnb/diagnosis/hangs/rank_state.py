@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.hangs.stack_calls import call_in
@@ -133,13 +134,13 @@ def _standing(record: RankRecord) -> Standing:
     if waiting and process.activity != "computing":
         state = RankState.STARTING if isinstance(waiting[-1], Joining) else RankState.CREATING_GROUP
         return Standing(rank, state, record, event=waiting[-1], site=waiting[-1].site)
-    if process.activity == "idle":
+    if process.activity == "idle" and not compiles(record):
         # A missing answer proves nothing: where py-spy shows a stack and the GIL is not held, the rank is only blocked.
         known = process.answered or (bool(record.stacks) and not process.holds_lock)
         state = RankState.BLOCKED if known else RankState.UNRESPONSIVE
         return Standing(rank, state, record, site=last_site(record))
-    state = RankState.COMPUTING if process.activity == "computing" else RankState.UNKNOWN
-    return Standing(rank, state, record, site=last_site(record))
+    busy = process.activity == "computing" or compiles(record)
+    return Standing(rank, RankState.COMPUTING if busy else RankState.UNKNOWN, record, site=last_site(record))
 
 
 def _from_stack(record: RankRecord) -> Standing:
@@ -149,9 +150,19 @@ def _from_stack(record: RankRecord) -> Standing:
         state = RankState.COMPUTING if activity == "computing" else RankState.UNKNOWN
         return Standing(record.rank, state, record, site=site)
     function = call_in(stack)
-    return Standing(
-        record.rank, RankState.WAITING if function else RankState.BLOCKED, record, site=site, function=function
-    )
+    outside = RankState.COMPUTING if compiles(record) else RankState.BLOCKED
+    return Standing(record.rank, RankState.WAITING if function else outside, record, site=site, function=function)
+
+
+# In which torch waits for what it compiles: in other processes, or for a lock of the cache that another rank holds.
+_COMPILER = re.compile(r"/torch/(_dynamo/convert_frame|_inductor/(async_compile|codecache|cpp_builder))\.py\Z")
+
+
+def compiles(record: RankRecord) -> bool:
+    """Whether torch.compile is at work on a rank, as was recorded, or as its stack shows."""
+    stack = record.main_stack
+    frames = stack.frames if stack is not None else ()
+    return record.compiling is not None or any(not one.user and _COMPILER.search(one.file) for one in frames)
 
 
 # Where torch waits in C++ for calls that Python code does not wait for: DDP's reducer, FSDP, coalesced

@@ -14,12 +14,12 @@ from ddpnb.diagnosis.hangs import blocked
 from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.mismatch import OP_MISMATCH
 from ddpnb.diagnosis.hangs.p2p_deadlock import P2P_DEADLOCK
-from ddpnb.diagnosis.hangs.rank_state import Standing
+from ddpnb.diagnosis.hangs.rank_state import Standing, compiles
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.diagnosis.hangs.stack_calls import POINT_TO_POINT, START, WORK, may_wait_for_work
 from ddpnb.diagnosis.hangs.stack_evidence import FEW, different_variables, is_past, still_s, waiting_lines
 from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
-from ddpnb.diagnosis.hangs.stragglers import STRAGGLER
+from ddpnb.diagnosis.hangs.stragglers import LATE, LATE_COMPILER, STRAGGLER
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
@@ -172,6 +172,7 @@ def _instead(standing: Standing) -> str:
 
 def _late(standings: dict[int, Standing], waiting: list[int], moving: list[int]) -> Finding:
     """DDP315: others wait for ranks that move."""
+    compiling = [rank for rank in moving if compiles(standings[rank].record)]
     return Finding(
         STRAGGLER,
         f"{phrases.ranks(moving, True)} {phrases.verb(moving, 'is a straggler', 'are stragglers')}"
@@ -181,8 +182,11 @@ def _late(standings: dict[int, Standing], waiting: list[int], moving: list[int])
         tuple(waiting),
         None,
         where(standings, [*moving, *waiting]),
-        tuple(f"Rank {rank} still moves{phrases.at(standings[rank].site)}." for rank in moving[:FEW]),
-        "This is no error yet: find out what the late rank does that the others do not.",
+        tuple(
+            f"Rank {rank} {'is inside of torch.compile' if rank in compiling else 'still moves'}{phrases.at(standings[rank].site)}."
+            for rank in moving[:FEW]
+        ),
+        LATE_COMPILER if compiling == moving else LATE,
     )
 
 

@@ -124,6 +124,49 @@ class ThreadFailed(Event):
     exception: str = ""
 
 
+MOST_COMPILATIONS = 128  # that a rank records in a run: its box has room for 512 events
+
+
+@record
+class GraphBreak(Facts):
+    """A line of the user's at which a compiled graph ended, and why, in torch's words."""
+
+    file: str = ""
+    line: int = 0
+    why: str = ""
+
+
+@event("compilation")
+class Compilation(Event):
+    """``torch.compile`` compiled a function, at whose first line the event is, or the rest of it after a graph break.
+
+    ``compile_id``: torch's number of the function and of its compilation, from "0/0". ``library``: its name, if it is not the
+    user's; then the event is at the user's line that called it. ``part``: what of it, if not the function itself ("lazy
+    backward"). ``reason``: the guard because of which an earlier graph was not used. ``hits``, ``misses``: of the
+    caches of compiled graphs. ``given_up``: the exception by which it ended; the function runs without.
+    """
+
+    compile_id: str = ""
+    library: str = ""
+    part: str = ""
+    reason: str = ""
+    graphs: int = 0
+    hits: int = 0
+    misses: int = 0
+    breaks: tuple[GraphBreak, ...] = ()
+    given_up: str = ""
+
+    @property
+    def number(self) -> int:
+        """How often the function was compiled, with this time."""
+        last = self.compile_id.rpartition("/")[2].partition("_")[0]
+        return int(last) + 1 if last.isdecimal() and len(last) < 10 else 1
+
+    @property
+    def again(self) -> bool:
+        return self.number > 1
+
+
 @event("door detached")
 class DoorDetached(Event):
     """The door failed: the collectives of this rank after it were not recorded."""

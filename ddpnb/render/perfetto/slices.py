@@ -9,7 +9,7 @@ from typing import Any
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Site
 from ddpnb.model.collectives import Direction, root_of
-from ddpnb.model.events.runs import Checkpoint
+from ddpnb.model.events.runs import Checkpoint, Compilation
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import RankRecord
 from ddpnb.render.perfetto.trace import CALLS, IN_FLIGHT, PHASES, SEEN, STEPS, Lanes, Trace, in_time, known, us
@@ -114,6 +114,8 @@ def _phases(trace: Trace, record: RankRecord) -> Iterator[tuple[int, str]]:
             continue
         end = trace.end if event.state == "open" else max(begin, event.ended_ns if known(event.ended_ns) else 0)
         title = f"{event.number}: {event.name}" if isinstance(event, Checkpoint) else event.title
+        if isinstance(event, Compilation):
+            title = f"compilation of {event.site.function}{f' ({event.part})' if event.part else ''}"
         name = json.dumps(one_line(title, 100))
         args = json.dumps(_short({"state": event.state, **_place(event.site)}))
         if end == begin:

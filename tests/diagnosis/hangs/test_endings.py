@@ -78,6 +78,62 @@ def test_without_an_earlier_failure_the_signal_came_from_outside():
     assert found[0] == ("DDP311", (1,))
 
 
+def timed_out(seconds: int) -> Rank:
+    """Waited as long as its group's time-out, and raised."""
+    rank = Rank(0, 2).joined(timeout_s=float(seconds)).calls("all_reduce", line(5))
+    words = TIMED_OUT.replace("1800000", str(1000 * seconds))
+    return rank.calls("all_reduce", line(6), state=CallState.FAILED).raises("RuntimeError", words, line(6), TORCH_FRAME)
+
+
+def at_work(seconds: int, part: str | None = None) -> Rank:
+    """Ended by the launcher after that; ``part``: it was compiling."""
+    rank = Rank(1, 2).joined(timeout_s=float(seconds)).calls("all_reduce", line(5))
+    if part is not None:
+        rank.phase("compilation", "open", line(9, "forward"), compile_id="0/0", part=part)
+    return rank.passes(1, "on").passes(2, "on").passes(3, "on").dies(-signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(6, "DDP317"), (600, "DDP301")])
+def test_a_rank_that_a_launcher_ended_after_a_time_out_was_still_at_work(seconds, code):
+    diagnosis = diagnose(record(timed_out(seconds), at_work(seconds)))
+    assert [one.code for one in diagnosis.errors] == [code] and diagnosis.outcome == "crash"
+    assert diagnosis.exit_codes == {0: 1, 1: -signal.SIGTERM}
+
+
+@pytest.mark.parametrize("seconds", [6, 600])
+def test_it_was_compiling(seconds):
+    diagnosis = diagnose(record(timed_out(seconds), at_work(seconds, "lazy backward")))
+    (finding,) = diagnosis.errors
+    assert (finding.code, finding.culprits, finding.waiting, diagnosis.outcome) == ("DDP317", (1,), (0,), "crash")
+    assert finding.where == ((1, line(9, "forward")), (0, line(6)))
+    assert "was compiling the backward of forward (" in finding.summary
+    assert finding.evidence[0].startswith("Rank 1 has been compiling the backward of forward (")
+    assert "TORCHINDUCTOR_CACHE_DIR" in finding.remedy
+
+
+def test_a_rank_that_was_ended_in_another_call_skipped_that_of_the_time_out():
+    other = Rank(1, 2).joined(timeout_s=6.0).calls("all_reduce", line(5)).passes(1, "on").passes(2, "on")
+    found, _ = diagnosed(timed_out(6), other.waits("barrier", line(8)).passes(3, "on").dies(-signal.SIGTERM))
+    assert found[0][0] in ("DDP301", "DDP302")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "backend='mine' raised:\nValueError: no kernel\n\nSet TORCH_LOGS",
+            "backend='mine' raised: ValueError: no kernel",
+        ),
+        ("no kernel\nmore", "no kernel"),
+        ("see below:", "see below:"),
+        ("", "ValueError"),
+    ],
+)
+def test_a_first_line_that_announces_the_next_one(message, said):
+    (found,) = findings(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).raises("ValueError", message, line(6)))
+    assert f"{said.rstrip(':')}" in found.summary and "\n" not in found.summary and "more" not in found.summary
+
+
 # -- the words of a rank that lost a peer
 
 

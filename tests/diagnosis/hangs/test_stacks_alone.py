@@ -96,6 +96,17 @@ def test_in_a_loop_a_later_line_may_be_of_an_earlier_iteration(mark):
     assert the_finding(waits, other).code == "DDP313"
 
 
+@pytest.mark.parametrize("file", ["_dynamo/convert_frame.py", "_inductor/async_compile.py"])
+def test_a_rank_that_compiles_is_a_straggler_although_it_only_waits_for_a_compiler(file):
+    inside = Frame(f"/venv/lib/torch/{file}", 500, "wait", user=False)
+    (note,) = found(rank(0, frame("looped", "train"), "all_reduce"), rank(1, frame("write", "train"), inside))
+    assert (note.code, note.severity, note.culprits) == ("DDP315", "note", (1,))
+    assert (
+        note.evidence[0].startswith("Rank 1 is inside of torch.compile at ")
+        and "TORCHINDUCTOR_CACHE_DIR" in note.remedy
+    )
+
+
 def test_a_rank_that_has_ended():
     finding = the_finding(rank(0, frame("reduce"), "all_reduce"), ended(1))
     assert (finding.code, finding.culprits) == ("DDP301", (1,))

@@ -27,7 +27,7 @@ def test_what_was_meant_as_a_code(words, does):
 @pytest.mark.parametrize(
     ("words", "first"),
     [
-        ("DDP399", "DDP318"),
+        ("DDP399", "DDP319"),
         ("209", "DDP208"),
         ("999", "DDP708"),
         ("colective-missing", "DDP301"),
