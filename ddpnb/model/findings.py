@@ -145,7 +145,8 @@ class Finding:
             if call is None
             else {
                 "op": call.op,
-                "group": str(call.group),
+                "group": call.group.title,
+                **({"mesh": {"axes": call.group.axes, "at": call.group.at}} if call.group.axes else {}),
                 "seq": call.seq,
                 "shapes": [list(shape) for shape in call.signature.shapes],
                 "dtypes": list(call.signature.dtypes),

@@ -17,6 +17,7 @@ from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, LinesNotRecorded
+from ddpnb.model.events.startup import MeshMade
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
@@ -111,6 +112,12 @@ class RankRecord:
     def begun_before(self, call: Call) -> int:
         """How many calls of the run the rank had begun before this one of its recorded calls."""
         return self.forgotten + call.number - self.calls[0].number
+
+    @property
+    def coordinate(self) -> str:
+        """Where it is in the mesh with the most axes: ``dp=1, tp=3``; empty where no mesh has named axes."""
+        made = [mesh for mesh in self.events(MeshMade) if mesh.coordinate]
+        return max(made, key=lambda mesh: len(mesh.names)).place if made else ""
 
     @property
     def detached(self) -> bool:

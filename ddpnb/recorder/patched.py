@@ -31,7 +31,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.cuda.random.set_rng_state": ("training",),
     "torch.cuda.set_rng_state": ("training",),
     "torch.distributed.algorithms.join.Join.__enter__": ("data",),
-    "torch.distributed.device_mesh.DeviceMesh.__init__": ("replicated",),
+    "torch.distributed.device_mesh.DeviceMesh.__init__": ("phases", "replicated"),
     "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),

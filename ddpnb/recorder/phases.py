@@ -21,6 +21,7 @@ import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.cuda import nccl
 from torch.distributed import rpc
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.events.models import ModelWrapped
@@ -30,6 +31,7 @@ from ddpnb.model.events.startup import (
     Environment,
     InitProcessGroup,
     InitRpc,
+    MeshMade,
     NewGroup,
     StoreMade,
     StoreOpened,
@@ -76,6 +78,7 @@ class Phases(Hooks):
         self.replace(TCPStore, "__init__", self._make_store)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         self.replace(torch.autograd, "backward", self._backward)
+        self.after(DeviceMesh, "__init__", self._mesh_made)
         self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
         steps = Steps(self.box)
         steps.install()
@@ -263,6 +266,14 @@ class Phases(Hooks):
                 return original(*args, **kwargs)
 
         return destroy_process_group
+
+    def _mesh_made(self, _none: None, mesh: Any, *_: Any, **__: Any) -> None:
+        with contextlib.suppress(Exception):  # of one that is on no device, or of a version that keeps it elsewhere
+            names = mesh.mesh_dim_names
+            made = self._door.groups.meets(names, mesh.mesh) if names else None
+            if made is not None:
+                coordinate = made.places.get(dist.get_rank(), ())
+                self.emit(MeshMade(names=made.names, shape=made.shape, coordinate=coordinate))
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """DDP waits for its collectives here, in C++: a release that ends this wait is reported as a release."""

@@ -100,7 +100,7 @@ def _ends(standing: Standing, call: Call, patience: float) -> bool:
     if call.timeout_ms > 0 or patience < math.inf:
         return call.timeout_ms > 0
     made: list[Event] = [one for one in standing.record.events(NewGroup) if one.name == call.group.name]
-    if str(call.group) == "default_pg":
+    if call.group.label == "default_pg":
         made = [*standing.record.events(InitProcessGroup)]
     return bool(made) and _is_near(made[-1])
 
