@@ -24,7 +24,6 @@ from ddpnb.diagnosis.hangs import (
     stragglers,
     unreachable,
 )
-from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings, with_polls
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
@@ -316,10 +315,9 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         return []
     if not all(one.expired(_all_idle_patience(one, before) * patience) for one in opened):
         return []
-    frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
-    return [
-        blocked.finding(standing, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or sorted(open_ranks), [], None)
-    ]
+    found = blocked.of(standing, sorted(open_ranks), [], None)
+    # In a call like any other: all its members may have made it.
+    return [replace(found, severity="note") if all(one.function for one in opened) else found]
 
 
 def _group_alive(standing: Standing) -> bool:

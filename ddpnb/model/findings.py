@@ -123,7 +123,8 @@ class Finding:
     @property
     def unproven(self) -> bool:
         """Whether it is a warning since ranks may still continue: only how long they have been blocked supports it."""
-        return self.severity == "warning" and self.certainty == "timed"
+        waited = self.certainty == "timed" or (self.certainty == "likely" and self.type.after_patience)
+        return self.severity == "warning" and waited
 
     @property
     def concerned(self) -> frozenset[int]:

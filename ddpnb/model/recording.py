@@ -104,6 +104,7 @@ class RankRecord:
     # Of a report that says no more of it: a "call" timed out or failed, or it lost the connection to the "store".
     lost: Literal["", "call", "store"] = ""
     lines: ExecutedLines | None = None  # None: not recorded, as with Python 3.11
+    unseen: tuple[str, ...] = ()  # what is loaded there that may communicate without passing the door
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""

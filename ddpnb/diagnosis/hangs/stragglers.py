@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpnb.diagnosis.hangs import blocked
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
@@ -18,7 +19,7 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Fi
             rank
             for wait in found_waits.values()
             for rank in wait.missing
-            if rank in standing and standing[rank].state in (RankState.COMPUTING, RankState.BLOCKED)
+            if rank in standing and (standing[rank].state is RankState.COMPUTING or standing[rank].elsewhere)
         }
     )
     if not late:
@@ -35,7 +36,7 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait]) -> list[Fi
             call,
             tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
             tuple(
-                f"Rank {rank} is {'computing' if standing[rank].state is RankState.COMPUTING else 'blocked outside any collective'}."
+                f"Rank {rank} is {'computing' if standing[rank].state is RankState.COMPUTING else blocked.outside([standing[rank]])}."
                 for rank in late[:8]
             ),
             "This is no error yet: find out what the late rank does that the others do not.",

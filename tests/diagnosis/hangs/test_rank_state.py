@@ -203,3 +203,35 @@ def test_the_last_site_without_calls_is_that_of_a_phase():
 
 def test_nothing_known_is_no_site():
     assert last_site(Rank(0).record) == NO_SITE
+
+
+# -- in communication that does not pass the door
+
+
+UNSEEN = Frame("/venv/lib/vllm/pynccl.py", 30, "all_reduce", user=False, unseen="pynccl of vllm")
+
+
+def test_a_rank_in_a_library_waits_there_and_not_in_a_call_that_it_has_begun():
+    rank = Rank(0).issues("all_reduce", line(5), device="cuda").idles(9.0, line(8), still_s=9.0)
+    assert standing(rank).call.seq == 1
+    found = standing(rank.has_stack(Frame(FILE, 8, "main"), UNSEEN))
+    assert (found.state, found.call, found.function) == (RankState.WAITING, None, "all_reduce of pynccl of vllm")
+    assert found.elsewhere and found.expired(5.0) and not found.expired(10.0)
+
+
+def test_a_rank_that_computes_in_a_library_computes():
+    assert standing(Rank(0).computes(line(8)).has_stack(LOSS, UNSEEN)).state is RankState.COMPUTING
+
+
+def test_a_group_in_python_that_waits_in_a_recorded_call_waits_for_that():
+    group = Frame(FILE, 3, "allreduce", unseen="Managed (a group in Python)")
+    found = standing(Rank(0).waits("all_reduce", line(3)).has_stack(LOSS, group, TORCH_FRAME))
+    assert (found.state, found.call.seq, found.function) == (RankState.WAITING, 1, "")
+
+
+@pytest.mark.parametrize("device", ["cuda", "xpu", "npu", "privateuseone"])
+def test_a_host_that_stands_still_with_a_call_on_any_device_waits_for_it(device):
+    rank = Rank(0).issues("all_reduce", line(5), device=device).idles(40.0, line(8), still_s=40.0)
+    assert (standing(rank).state, standing(rank).call.seq) == (RankState.WAITING, 1)
+    on_cpu = Rank(0).issues("all_reduce", line(5)).idles(40.0, line(8), still_s=40.0)
+    assert standing(on_cpu).state is RankState.BLOCKED
