@@ -289,9 +289,12 @@ class Call:
     def title(self) -> str:
         """``all_reduce #57``, ``recv from 1``."""
         if self.op == "send":
-            return f"send to {self.peer}" + (f" (tag {self.tag})" if self.tag else "")
+            return f"send to {self.peer if self.peer >= 0 else 'an unknown rank'}" + (
+                f" (tag {self.tag})" if self.tag else ""
+            )
         if self.op in ("recv", "recv_any_source"):
-            source = f"from {self.peer}" if self.peer >= 0 else "from any rank"
+            unknown = "from any rank" if self.op == "recv_any_source" else "from an unknown rank"
+            source = f"from {self.peer}" if self.peer >= 0 else unknown
             return f"recv {source}" + (f" (tag {self.tag})" if self.tag else "")
         name = self.op if self.op != UNNAMED else "unnamed call"
         return f"{name} #{self.seq}" if self.seq else name

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import Group
 from ddpnb.model.events.runs import FenceOff
 from ddpnb.recorder.blackbox import BlackBox
@@ -78,6 +79,7 @@ class Groups:
 
     def __init__(self, box: BlackBox, folder: str, fence: str) -> None:
         self._box = box
+        self._rank: int = layout.IDENTITY.unpack_from(box.memory, 0)[2]
         self._folder = folder
         self.fence = fence
         #: by the id of the process group, which it does not keep alive; the door reads it at every call
@@ -115,7 +117,7 @@ class Groups:
                     introduced.of = weakref.ref(group, lambda _: self.known.pop(key, None))
                     # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
                     known = self.known.setdefault(key, introduced)
-                    self._made[known.ranks] = known.identity.ordinal + 1
+                    self._made[known.identity.ranks] = known.identity.ordinal + 1
         return known
 
     def _living(self) -> list[tuple[Any, KnownGroup]]:
@@ -155,14 +157,17 @@ class Groups:
         return replace(group, axes=axes, at=at) if (axes, at) != (group.axes, group.at) else group
 
     def _introduce(self, group: Any) -> KnownGroup:
-        ranks = _members(group)
+        members = _members(group)
+        ranks = members or (self._rank,)
         described = _own(group, "group_desc")
         label = described if described != "undefined" else ""
-        if type(group) is not dist.ProcessGroup:
-            label = label or type(group).__name__[:_AXIS]
+        if not label and (type(group) is not dist.ProcessGroup or not members):
+            label = type(group).__name__[:_AXIS]
         identity = self._placed(Group(ranks, self._made.get(ranks, 0), _name(group), label))
         board = self._board(identity, group, self._run)
         known = KnownGroup(self._string(identity), identity, board, self._run)
+        if not members:
+            known.ranks = ()  # whom a message is for
         if self._unhurried:
             _suspend(group, known)
         return known
@@ -210,7 +215,7 @@ class Groups:
         return [
             {
                 "key": known.key,
-                "ranks": list(known.ranks),
+                "ranks": list(known.identity.ranks),
                 "calls": _taken(known.next_seq) - len(known.returned),
                 "returned": sorted(known.returned),
                 "messages": [[*channel, count] for channel, count in list(known.turns.items())],
@@ -285,15 +290,10 @@ def _name(group: Any) -> str:
 
 
 def _members(group: Any) -> tuple[int, ...]:
-    """The ranks of a group. Of one that torch does not know, and that has fewer than all, only this rank is known."""
+    """The ranks of a group; empty of one that torch does not know, which may have members outside of this world."""
     with contextlib.suppress(Exception):
         return tuple(dist.get_process_group_ranks(group))
-    size = 0
-    with contextlib.suppress(Exception):
-        size = dist.ProcessGroup.size(group)
-    if type(group) is dist.ProcessGroup or not dist.is_initialized() or size == dist.get_world_size():
-        return tuple(range(size))
-    return (dist.get_rank(),)
+    return ()
 
 
 def _devices(group: Any) -> list[str]:

@@ -79,14 +79,18 @@ def test_a_group_in_python_is_not_asked(box, door):
     door.groups.unhurried(False)
 
 
-def test_of_a_group_that_torch_does_not_know_only_this_rank_is_known(door):
-    """Two halves of the world have the same places: their members are not the same ranks."""
-
-    class Half(dist.ProcessGroup):
-        pass
-
-    assert door.groups.get(Half(1, 2)).ranks == (RANK,)
-    assert door.groups.get(Half(3, 4)).ranks == (0, 1, 2, 3)
+def test_of_a_group_that_torch_does_not_know_only_this_rank_is_known(box, door):
+    """Its members may be of another world, as those of torchft and vLLM: who they are is no matter of their number."""
+    for group in (dist.ProcessGroup(dist.HashStore(), 1, 2), dist.ProcessGroup(dist.HashStore(), 3, 4)):
+        group._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
+        fake = dist.group.WORLD._get_backend(torch.device("cpu"))
+        group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, fake)
+        group.send([torch.ones(2)], 0, 0)
+        group.allreduce([torch.ones(2)])
+    calls = BoxReader(box.memory).calls()
+    assert {(str(call.group), call.group.ranks) for call in calls} == {("ProcessGroup", (RANK,))}
+    assert len({call.group.key for call in calls}) == 2
+    assert [call.title for call in calls[:2]] == ["send to an unknown rank", "all_reduce #1"]
 
 
 def test_a_group_of_which_nothing_can_be_read(door):
@@ -94,7 +98,7 @@ def test_a_group_of_which_nothing_can_be_read(door):
         getSize = getRank = never
 
     known = door.groups.get(Silent(3, 4))
-    assert (known.ranks, known.board) == ((RANK,), None)
+    assert (known.identity.ranks, known.board) == ((RANK,), None)
 
 
 def test_a_group_in_python_that_torch_makes_has_its_name_and_members(door):

@@ -113,6 +113,8 @@ def _is_near(event: Event | None) -> bool:
 
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
     me, finite = standing.rank, _ends(standing, call, patience)
+    if call.peer < 0 and call.op != "recv_any_source":
+        return Wait(standing, frozenset(), frozenset(), finite)  # of a group whose members are not known
     # A send whose Work was discarded may have arrived or not, and calls that are forgotten are unknown: patience decides.
     doubtful = standing.idle_s < patience
     mine = recording.ranks[me]
