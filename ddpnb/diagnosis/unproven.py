@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import replace
 
+from ddpnb.diagnosis.hangs.blocked import may_be_unseen
 from ddpnb.diagnosis.hangs.rank_state import standings, with_polls
 from ddpnb.diagnosis.outcome import outcome_of
 from ddpnb.model import phrases
@@ -88,6 +89,7 @@ def sentence(recording: Recording, finding: Finding) -> str:
         if waiting
         else ""
     )
+    what += f" (it may be in {', '.join(first.record.unseen)})" if may_be_unseen(first) else ""
     idle_s = min(standing[rank].idle_s for rank in ranks)
     return f"{phrases.ranks(ranks)} {has} waited {idle_s:.0f} s{what}{at}{others}; not proven"
 

@@ -318,9 +318,14 @@ def _maker() -> str:
 def device() -> str:
     """The current device of this process, which a script chooses before it makes its group; empty: none is known.
 
-    CUDA is asked only where the script has initialised it.
+    A kind of device is asked only where the script has initialised it.
     """
-    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_initialized() else os.environ.get(DEVICE, "")
+    for kind in ("cuda", "xpu", torch._C._get_privateuse1_backend_name()):
+        with contextlib.suppress(Exception):  # this build has no such devices, or they are somebody's own
+            module = getattr(torch, kind)
+            if module.is_initialized():
+                return f"{kind}:{module.current_device()}"
+    return os.environ.get(DEVICE, "")
 
 
 def end_groups() -> None:

@@ -78,10 +78,10 @@ def outside(standings: Iterable[Standing]) -> str:
         return f"blocked in {where} ddpnb does not see"
     if within != {""} or any(standing.record.detached for standing in told):
         return "blocked"  # the collectives of one whose hook failed are not recorded: it may be blocked in one
-    return "blocked outside any collective" + " that ddpnb sees" * any(map(_may_be_unseen, told))
+    return "blocked outside any collective" + " that ddpnb sees" * any(map(may_be_unseen, told))
 
 
-def _may_be_unseen(standing: Standing) -> bool:
+def may_be_unseen(standing: Standing) -> bool:
     """Whether its wait may be in communication that does not pass the door, and is loaded there."""
     waits_on = standing.record.process.waits_on
     return bool(standing.record.unseen) and not standing.function and not waits_on.startswith(LOCAL)
@@ -132,7 +132,7 @@ def finding(
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
     for rank in culprits[:_NAMED]:
-        if _may_be_unseen(standings[rank]):
+        if may_be_unseen(standings[rank]):
             loaded = [given_name(name) for name in standings[rank].record.unseen[:MAX_UNSEEN]]
             evidence.append(
                 f"On rank {rank} {', '.join(loaded)} {'is' if len(loaded) == 1 else 'are'} loaded, whose communication ddpnb does "
