@@ -113,12 +113,21 @@ class Groups:
             with self._lock:
                 known = self.known.get(key)
                 if known is None:
-                    introduced = self._introduce(group)
-                    introduced.of = weakref.ref(group, lambda _: self.known.pop(key, None))
+                    introduced = self._introduce(group, _members(group))
                     # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
                     known = self.known.setdefault(key, introduced)
-                    self._made[known.identity.ranks] = known.identity.ordinal + 1
+                    self._count(known)
         return known
+
+    def reconfigured(self, group: Any) -> None:
+        """A group gets other members: which, is not known. What was called in it before has nothing to do with what follows."""
+        with self._lock:
+            known = self.known[id(group)] = self._introduce(group, ())
+            self._count(known)
+
+    def _count(self, known: KnownGroup) -> None:
+        ranks = known.identity.ranks
+        self._made[ranks] = max(self._made.get(ranks, 0), known.identity.ordinal + 1)
 
     def _living(self) -> list[tuple[Any, KnownGroup]]:
         found = [(known.of(), known) for known in list(self.known.values())]
@@ -156,8 +165,7 @@ class Groups:
         axes, at, _ = max(found, key=lambda place: place[2])
         return replace(group, axes=axes, at=at) if (axes, at) != (group.axes, group.at) else group
 
-    def _introduce(self, group: Any) -> KnownGroup:
-        members = _members(group)
+    def _introduce(self, group: Any, members: tuple[int, ...]) -> KnownGroup:
         ranks = members or (self._rank,)
         described = _own(group, "group_desc")
         label = described if described != "undefined" else ""
@@ -168,6 +176,8 @@ class Groups:
         known = KnownGroup(self._string(identity), identity, board, self._run)
         if not members:
             known.ranks = ()  # whom a message is for
+        key = id(group)
+        known.of = weakref.ref(group, lambda _: self.known.pop(key, None))
         if self._unhurried:
             _suspend(group, known)
         return known

@@ -35,6 +35,7 @@ REPLACED: dict[str, tuple[str, ...]] = {
     "torch.distributed.distributed_c10d.destroy_process_group": ("phases",),
     "torch.distributed.distributed_c10d.init_process_group": ("phases",),
     "torch.distributed.distributed_c10d.new_group": ("phases",),
+    "torch.distributed.distributed_c10d.ProcessGroup.reconfigure": ("phases",),
     "torch.distributed.distributed_c10d.rendezvous": ("phases",),
     "torch.distributed.distributed_c10d.Work.is_completed": ("door",),
     "torch.distributed.distributed_c10d.Work.wait": ("door",),

@@ -73,6 +73,8 @@ class Phases(Hooks):
         self.replace(c10d, "new_group", self._new_group)
         self.replace(c10d, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
+        if hasattr(dist.ProcessGroup, "reconfigure"):  # torch 2.14 and later
+            self.before(dist.ProcessGroup, "reconfigure", self._reconfigure)
         if rpc.is_available():
             self.replace(rpc, "init_rpc", self._init_rpc)
         self.replace(TCPStore, "__init__", self._make_store)
@@ -274,6 +276,10 @@ class Phases(Hooks):
             if made is not None:
                 coordinate = made.places.get(dist.get_rank(), ())
                 self.emit(MeshMade(names=made.names, shape=made.shape, coordinate=coordinate))
+
+    def _reconfigure(self, group: Any, *_: Any, **__: Any) -> None:
+        with contextlib.suppress(Exception):
+            self._door.groups.reconfigured(group)
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """DDP waits for its collectives here, in C++: a release that ends this wait is reported as a release."""

@@ -79,6 +79,18 @@ def test_a_group_in_python_is_not_asked(box, door):
     door.groups.unhurried(False)
 
 
+@pytest.mark.skipif(not hasattr(dist.ProcessGroup, "reconfigure"), reason="this version of torch cannot do it")
+def test_a_group_that_gets_other_members_is_another_one(box, door):
+    for _ in range(2):
+        dist.all_reduce(torch.ones(2))
+        with pytest.raises(RuntimeError):  # the backend of this test cannot do it
+            dist._reconfigure(1, ["handle"])
+    dist.all_reduce(torch.ones(2))
+    calls = BoxReader(box.memory).calls()
+    assert [(call.group.ranks, call.seq) for call in calls] == [((0, 1, 2, 3), 1), ((RANK,), 1), ((RANK,), 1)]
+    assert len({call.group.key for call in calls}) == 3 and {str(call.group) for call in calls} == {"default_pg"}
+
+
 def test_of_a_group_that_torch_does_not_know_only_this_rank_is_known(box, door):
     """Its members may be of another world, as those of torchft and vLLM: who they are is no matter of their number."""
     for group in (dist.ProcessGroup(dist.HashStore(), 1, 2), dist.ProcessGroup(dist.HashStore(), 3, 4)):
