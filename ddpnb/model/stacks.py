@@ -11,6 +11,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.names import UNDECODABLE, given_name
 
 MAX_THREADS, MAX_FRAMES, MAX_LOCALS, MAX_UNSEEN = 64, 64, 40, 16
+UNRECORDED_WORK = "a Work that is not recorded"  # of a call that did not pass the door, or of several that did together
 NOT_SHOWN = "not shown"  # a variable that there was no time to describe
 _TEXT, _PATH = 400, 4096  # characters
 
@@ -76,7 +77,7 @@ class Stack:
                 call = frame
             elif call is not None and frame.user:
                 break
-        return f"{call.function} of {call.unseen}" if call is not None else ""
+        return f"{call.function.removeprefix('watched_')} of {call.unseen}" if call is not None else ""
 
     @property
     def innermost(self) -> Frame | None:

@@ -20,7 +20,7 @@ import torch
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
 from ddpnb.model.names import one_line
-from ddpnb.model.stacks import MAX_UNSEEN
+from ddpnb.model.stacks import MAX_UNSEEN, UNRECORDED_WORK
 from ddpnb.recorder.user_frames import file_of, is_own_file, is_torch_file
 
 _TEXT = 80
@@ -89,7 +89,7 @@ def part_of(frame: FrameType, *, user: bool, inner: bool) -> str:
     """
     file = file_of(frame)
     if is_own_file(file):
-        return ""
+        return UNRECORDED_WORK if frame.f_code.co_name == "watched_wait" else ""
     module = frame.f_globals.get("__name__")
     known = _of_module(module) if type(module) is str else ""
     code = frame.f_code

@@ -11,9 +11,12 @@ import types
 import pytest
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _create_work_from_future
 
 from ddpnb.model.stacks import MAX_UNSEEN, stacks_in, unseen_in
 from ddpnb.recorder import threads, unseen
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
 
 
 @pytest.fixture
@@ -158,6 +161,28 @@ def while_it_waits(call):
     call(event)
     thread.join()
     return seen[0].unseen
+
+
+def test_a_wait_for_a_work_that_no_recorded_call_has_given(tmp_path):
+    """As those of a backend that the program calls by itself, or of a group that is reconfigured."""
+    door = Door(BlackBox(str(tmp_path / "rank0.box"), 0), str(tmp_path))
+    door.open()
+    main, future, seen = threading.get_ident(), torch.futures.Future(), []
+
+    def looker():
+        while sys._current_frames()[main].f_code.co_name != "watched_wait":
+            time.sleep(0.01)
+        seen.extend(stacks_in(threads.stacks(False)))
+        future.set_result([])
+
+    thread = threading.Thread(target=looker)
+    thread.start()
+    try:
+        _create_work_from_future(future).wait()
+    finally:
+        door.close()
+        thread.join()
+    assert seen[0].unseen == "wait of a Work that is not recorded"
 
 
 @pytest.mark.parametrize("file", [f"{sysconfig.get_path('purelib')}/lib.py", "/home/user/vllm/lib.py"])

@@ -11,7 +11,7 @@ from ddpnb.model.events.runs import LateWait, ProcessEnds
 from ddpnb.model.events.startup import Joining, NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.stacks import Stack
+from ddpnb.model.stacks import UNRECORDED_WORK, Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _waited_for(record: RankRecord) -> Call | None:
         return held[-1]  # the main thread waits for a thread that waits for the call
     if _late_wait(record) is not None:
         return None  # for a call that is older than the recorded ones: unknown which of its group's
-    if main is not None and main.unseen:
+    if main is not None and main.unseen and not main.unseen.endswith(UNRECORDED_WORK):
         return None
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:

@@ -6,7 +6,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, last_site, standings
 from ddpnb.model.calls import NO_SITE, CallState
 from ddpnb.model.events.runs import LateWait
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.stacks import Frame
+from ddpnb.model.stacks import UNRECORDED_WORK, Frame
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, line, record
 
 LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1400, "_try_get_data", user=False)
@@ -217,6 +217,14 @@ def test_a_rank_in_a_library_waits_there_and_not_in_a_call_that_it_has_begun():
     found = standing(rank.has_stack(Frame(FILE, 8, "main"), UNSEEN))
     assert (found.state, found.call, found.function) == (RankState.WAITING, None, "all_reduce of pynccl of vllm")
     assert found.elsewhere and found.expired(5.0) and not found.expired(10.0)
+
+
+def test_a_wait_for_several_calls_together_is_one_for_these():
+    """The Work of a coalescing manager has no record of its own."""
+    work = Frame("/venv/lib/ddpnb/recorder/waits.py", 70, "watched_wait", user=False, unseen=UNRECORDED_WORK)
+    rank = Rank(0).idles(9.0, line(8), still_s=9.0).has_stack(Frame(FILE, 8, "main"), work)
+    assert standing(rank).function == "wait of a Work that is not recorded"
+    assert standing(rank.issues("send", line(5), peer=1, device="cuda")).call.op == "send"
 
 
 def test_a_rank_that_computes_in_a_library_computes():
