@@ -99,6 +99,11 @@ class Signature:
     device: str = "cpu"
 
     @property
+    def asynchronous(self) -> bool:
+        """Whether the host continues while the device is in the call: all devices of torch but the CPU have streams."""
+        return self.device not in ("cpu", "meta")
+
+    @property
     def elements(self) -> tuple[int, ...]:
         return tuple(map(math.prod, self.shapes))
 

@@ -189,7 +189,7 @@ def _waited_for(record: RankRecord) -> Call | None:
         return in_flight[0]
     # On a device other than the CPU nothing waits in Python: the thread blocks, spinning or not, at the statement that
     # needs the result.
-    on_device = [call for call in in_flight if call.signature.device != "cpu"]
+    on_device = [call for call in in_flight if call.signature.asynchronous]
     if on_device and record.process.still_s >= 2.0:
         return on_device[0]
     return None

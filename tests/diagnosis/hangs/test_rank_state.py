@@ -241,5 +241,6 @@ def test_a_group_in_python_that_waits_in_a_recorded_call_waits_for_that():
 def test_a_host_that_stands_still_with_a_call_on_any_device_waits_for_it(device):
     rank = Rank(0).issues("all_reduce", line(5), device=device).idles(40.0, line(8), still_s=40.0)
     assert (standing(rank).state, standing(rank).call.seq) == (RankState.WAITING, 1)
-    on_cpu = Rank(0).issues("all_reduce", line(5)).idles(40.0, line(8), still_s=40.0)
-    assert standing(on_cpu).state is RankState.BLOCKED
+    for other in ("cpu", "meta"):
+        issued = Rank(0).issues("all_reduce", line(5), device=other).idles(40.0, line(8), still_s=40.0)
+        assert standing(issued).state is RankState.BLOCKED
