@@ -24,7 +24,6 @@ from ddpnb.diagnosis.hangs import (
     stragglers,
     unreachable,
 )
-from ddpnb.diagnosis.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
 from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings, with_polls
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
@@ -44,6 +43,7 @@ from ddpnb.model.recording import RankRecord, Recording
 # All ranks idle and none in a collective is far weaker evidence than a rank that others wait for: a download on
 # every rank looks the same. It takes this many times the patience.
 _NOBODY_WAITS = 3
+_PLACED = 4  # ranks whose place in a mesh is named
 
 
 def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_patience: bool = False) -> Diagnosis:
@@ -104,7 +104,7 @@ def _of_ranks(
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = [
-        _with_gaps(recording, located(recording, finding))
+        _with_gaps(recording, _with_coordinates(recording, located(recording, finding)))
         for finding in _findings(recording, standing, found_waits, held, patience)
     ]
     findings += mismatch.was_expected(recording)
@@ -187,6 +187,16 @@ def _with_gaps(recording: Recording, finding: Finding) -> Finding:
     ranks = sorted(finding.concerned & set(recording.ranks)) if finding.severity == "error" else ()
     gaps = tuple(gap for rank in ranks for gap in recording.ranks[rank].gaps)
     return replace(finding, evidence=(*finding.evidence, *gaps)) if gaps else finding
+
+
+def _with_coordinates(recording: Recording, finding: Finding) -> Finding:
+    """An error says where in the mesh its ranks are, which say more to a reader than their numbers."""
+    ranks = finding.culprits or tuple(rank for side in finding.sides for rank in side)
+    known = [rank for rank in ranks[:_PLACED] if rank in recording.ranks and recording.ranks[rank].coordinate]
+    if finding.severity != "error" or not known:
+        return finding
+    named = "; ".join(f"rank {rank} is at {recording.ranks[rank].coordinate}" for rank in known)
+    return replace(finding, evidence=(*finding.evidence, f"In the mesh, {named}."))
 
 
 def _with_checkpoints(recording: Recording, findings: list[Finding], outcome: Outcome) -> list[Finding]:
@@ -306,10 +316,9 @@ def _all_idle(standing: dict[int, Standing], found_waits: dict[int, Wait], patie
         return []
     if not all(one.expired(_all_idle_patience(one, before) * patience) for one in opened):
         return []
-    frozen = [rank for rank in open_ranks if standing[rank].state is RankState.UNRESPONSIVE]
-    return [
-        blocked.finding(standing, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, frozen or sorted(open_ranks), [], None)
-    ]
+    found = blocked.of(standing, sorted(open_ranks), [], None)
+    # In a call like any other: all its members may have made it.
+    return [replace(found, severity="note") if all(one.function for one in opened) else found]
 
 
 def _group_alive(standing: Standing) -> bool:

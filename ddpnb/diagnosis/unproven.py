@@ -10,11 +10,12 @@ import math
 import re
 from dataclasses import replace
 
+from ddpnb.diagnosis.hangs.blocked import may_be_unseen
 from ddpnb.diagnosis.hangs.rank_state import standings, with_polls
 from ddpnb.diagnosis.outcome import outcome_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Certainty, Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
@@ -37,7 +38,7 @@ def warned(recording: Recording, found: Diagnosis, proven: Diagnosis) -> Diagnos
     findings = [
         finding
         if finding.severity != "error" or _what(finding) in known
-        else replace(finding, severity="warning", certainty="timed")
+        else replace(finding, severity="warning", certainty=_less_than_proven(finding))
         for finding in found.findings
     ]
     held = set(map(_what, findings))
@@ -49,6 +50,10 @@ def warned(recording: Recording, found: Diagnosis, proven: Diagnosis) -> Diagnos
         findings=tuple(findings),
         settled=found.settled if errors else proven.settled,
     )
+
+
+def _less_than_proven(finding: Finding) -> Certainty:
+    return "likely" if finding.certainty == "likely" and finding.type.after_patience else "timed"
 
 
 def _what(finding: Finding) -> tuple[object, ...]:
@@ -84,6 +89,7 @@ def sentence(recording: Recording, finding: Finding) -> str:
         if waiting
         else ""
     )
+    what += f" (it may be in {', '.join(first.record.unseen)})" if may_be_unseen(first) else ""
     idle_s = min(standing[rank].idle_s for rank in ranks)
     return f"{phrases.ranks(ranks)} {has} waited {idle_s:.0f} s{what}{at}{others}; not proven"
 

@@ -101,6 +101,11 @@ class Signature:
     device: str = "cpu"
 
     @property
+    def asynchronous(self) -> bool:
+        """Whether the host continues while the device is in the call: all devices of torch but the CPU have streams."""
+        return self.device not in ("cpu", "meta")
+
+    @property
     def elements(self) -> tuple[int, ...]:
         return tuple(map(math.prod, self.shapes))
 
@@ -209,13 +214,16 @@ def _identity(ranks: tuple[int, ...], ordinal: int) -> tuple[tuple[int, ...], st
 class Group:
     """A process group. Its identity, the ``key``, is its members and the number of earlier groups with these members.
 
-    The key is read for every call of every rank, so it is built once.
+    The key is read for every call of every rank, so it is built once. ``axes``: along which axes of a DeviceMesh its members
+    lie (``tp``, ``dp x cp``); ``at``: the coordinate that they share (``dp=1``).
     """
 
     ranks: tuple[int, ...]
     ordinal: int = 0
     name: str = field(default="", compare=False)  # local to a rank
     label: str = field(default="", compare=False)
+    axes: str = field(default="", compare=False)
+    at: str = field(default="", compare=False)
     key: str = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -226,16 +234,24 @@ class Group:
     def __hash__(self) -> int:
         return hash(self.key)
 
-    def __str__(self) -> str:
+    @property
+    def title(self) -> str:
+        """Its name without its place in a mesh."""
         if self.label:
             return self.label
         if not self.ranks:
             return "an unknown group"
         return f"group {listed(self.ranks)}" + (f" #{self.ordinal + 1}" if self.ordinal else "")
 
+    def __str__(self) -> str:
+        axes = "" if self.label == f"mesh_{self.axes}" else self.axes  # torch has named it so
+        place = f"{axes} at {self.at}" if axes and self.at else axes or self.at
+        return f"{self.title} ({place})" if place else self.title
+
     def to_json(self) -> dict[str, Any]:
         """What ``from_json`` reads; many members as runs, so that their number does not limit what a black box can hold."""
-        return {**members.written(self.ranks), "ordinal": self.ordinal, "name": self.name, "label": self.label}
+        place = {"axes": self.axes, "at": self.at} if self.axes else {}
+        return {**members.written(self.ranks), "ordinal": self.ordinal, "name": self.name, "label": self.label, **place}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Group:
@@ -244,6 +260,8 @@ class Group:
             int(value.get("ordinal", 0)),
             given_name(value.get("name", "")),
             given_name(value.get("label", "")),
+            given_name(value.get("axes", "")),
+            given_name(value.get("at", "")),
         )
 
 
@@ -283,9 +301,12 @@ class Call:
     def title(self) -> str:
         """``all_reduce #57``, ``recv from 1``."""
         if self.op == "send":
-            return f"send to {self.peer}" + (f" (tag {self.tag})" if self.tag else "")
+            return f"send to {self.peer if self.peer >= 0 else 'an unknown rank'}" + (
+                f" (tag {self.tag})" if self.tag else ""
+            )
         if self.op in ("recv", "recv_any_source"):
-            source = f"from {self.peer}" if self.peer >= 0 else "from any rank"
+            unknown = "from any rank" if self.op == "recv_any_source" else "from an unknown rank"
+            source = f"from {self.peer}" if self.peer >= 0 else unknown
             return f"recv {source}" + (f" (tag {self.tag})" if self.tag else "")
         name = self.op if self.op != UNNAMED else "unnamed call"
         return f"{name} #{self.seq}" if self.seq else name

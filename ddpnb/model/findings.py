@@ -123,7 +123,8 @@ class Finding:
     @property
     def unproven(self) -> bool:
         """Whether it is a warning since ranks may still continue: only how long they have been blocked supports it."""
-        return self.severity == "warning" and self.certainty == "timed"
+        waited = self.certainty == "timed" or (self.certainty == "likely" and self.type.after_patience)
+        return self.severity == "warning" and waited
 
     @property
     def concerned(self) -> frozenset[int]:
@@ -145,7 +146,8 @@ class Finding:
             if call is None
             else {
                 "op": call.op,
-                "group": str(call.group),
+                "group": call.group.title,
+                **({"mesh": {"axes": call.group.axes, "at": call.group.at}} if call.group.axes else {}),
                 "seq": call.seq,
                 "shapes": [list(shape) for shape in call.signature.shapes],
                 "dtypes": list(call.signature.dtypes),

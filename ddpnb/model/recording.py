@@ -17,6 +17,7 @@ from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
 from ddpnb.model.events.runs import Compilation, DoorDetached, FunctionNotFound, LinesNotRecorded
+from ddpnb.model.events.startup import MeshMade
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
@@ -103,6 +104,7 @@ class RankRecord:
     # Of a report that says no more of it: a "call" timed out or failed, or it lost the connection to the "store".
     lost: Literal["", "call", "store"] = ""
     lines: ExecutedLines | None = None  # None: not recorded, as with Python 3.11
+    unseen: tuple[str, ...] = ()  # what is loaded there that may communicate without passing the door
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
@@ -119,6 +121,12 @@ class RankRecord:
         if last is None or last.state != "open" or self.ending is not None:
             return None
         return last if not self.calls or self.calls[-1].entered_ns < last.began_ns else None
+
+    @property
+    def coordinate(self) -> str:
+        """Where it is in the mesh with the most axes: ``dp=1, tp=3``; empty where no mesh has named axes."""
+        made = [mesh for mesh in self.events(MeshMade) if mesh.coordinate]
+        return max(made, key=lambda mesh: len(mesh.names)).place if made else ""
 
     @property
     def detached(self) -> bool:

@@ -34,7 +34,9 @@ FORMAT, VERSION = "ddpnb recording", 1
 _SHARED: tuple[type, ...] = (Site, Group, Signature)
 _STORED = {"history": "phases", "events_forgotten": "phases_forgotten"}  # names of fields in files
 _FIELDS = {stored: field for field, stored in _STORED.items()}
-_NAMES = frozenset({"function", "name", "label", "op", "thread"})  # shown as they are: no control characters
+_NAMES = frozenset(
+    {"function", "name", "label", "axes", "at", "op", "thread", "unseen"}
+)  # shown as they are: no control characters
 _MOST = 64 << 20  # bytes of JSON in a file that is read
 _MOST_VALUES = 6_000_000
 _COSTS = {b",": 1, b"[": 2, b"{": 4}  # in values of 64 bytes: no value is without one of these before it

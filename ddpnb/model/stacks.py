@@ -10,20 +10,25 @@ from typing import Any, cast
 from ddpnb.model.calls import Site
 from ddpnb.model.names import UNDECODABLE, function_name, given_name
 
-MAX_THREADS, MAX_FRAMES, MAX_LOCALS = 64, 64, 40
+MAX_THREADS, MAX_FRAMES, MAX_LOCALS, MAX_UNSEEN = 64, 64, 40, 16
+UNRECORDED_WORK = "a Work that is not recorded"  # of a call that did not pass the door, or of several that did together
 NOT_SHOWN = "not shown"  # a variable that there was no time to describe
 _TEXT, _PATH = 400, 4096  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame. ``user`` is true for code that is neither a library nor ddpnb."""
+    """One frame. ``user`` is true for code that is neither a library nor ddpnb.
+
+    ``unseen``: of which communication it is a part that does not pass the door: a group in Python, a library.
+    """
 
     file: str
     line: int
     function: str
     user: bool = True
     locals: Mapping[str, str] = field(default_factory=dict[str, str])
+    unseen: str = ""
 
     @property
     def site(self) -> Site:
@@ -37,6 +42,7 @@ class Frame:
             function_name(value.get("function", "?")),
             bool(value.get("user", True)),
             _texts(value.get("locals")),
+            given_name(value.get("unseen", "")),
         )
 
 
@@ -63,6 +69,17 @@ class Stack:
         return tuple(frame for frame in self.frames if frame.user)
 
     @property
+    def unseen(self) -> str:
+        """The call of communication that does not pass the door, in which the thread is: ``allreduce of Managed (a group in Python)``."""
+        call = None
+        for frame in reversed(self.frames):
+            if frame.unseen:
+                call = frame
+            elif call is not None and frame.user:
+                break
+        return f"{call.function.removeprefix('watched_')} of {call.unseen}" if call is not None else ""
+
+    @property
     def innermost(self) -> Frame | None:
         return self.frames[-1] if self.frames else None
 
@@ -79,6 +96,11 @@ class Stack:
             int(value.get("native_id", 0) or 0),
             bool(value.get("main", False)),
         )
+
+
+def unseen_in(value: Any) -> tuple[str, ...]:
+    """What communicates without passing the door, in a rank's answer, which may be anything."""
+    return tuple(given_name(name) for name in cast("list[Any]", value)[:MAX_UNSEEN]) if isinstance(value, list) else ()
 
 
 def stacks_in(value: Any) -> tuple[Stack, ...]:

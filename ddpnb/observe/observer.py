@@ -23,7 +23,7 @@ from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.model.recording import Activity, Process, RankRecord, Recording
-from ddpnb.model.stacks import stacks_in
+from ddpnb.model.stacks import stacks_in, unseen_in
 from ddpnb.observe import logs
 from ddpnb.observe.curves import CurveHistory
 from ddpnb.observe.line_files import LineFiles
@@ -215,6 +215,7 @@ class Observer:
                     known.silent = rank not in answers and reached and rank not in cut_off
                 if rank in answers:
                     known.stacks = stacks_in(answers[rank].get("stacks"))
+                    known.unseen = unseen_in(answers[rank].get("unseen"))
                     if not self._processes.recorded:
                         known.switches = answers[rank].get("switches")
                         known.looked_at = time.monotonic() - answers[rank].get("age_s", 0.0)
@@ -310,6 +311,7 @@ class Observer:
             marks=reader.marks(last=history) if reader is not None else (),
             unrecorded=not self._processes.recorded,
             lines=self._lines.of(rank) if whole else None,
+            unseen=known.unseen if ending is None and with_stacks else (),
         )
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:

@@ -44,6 +44,7 @@ class RankProgress:
     def __init__(self, folder: str, rank: int, outcome: str, log: str) -> None:
         self.log = log
         self.stacks: tuple[Stack, ...] = ()
+        self.unseen: tuple[str, ...] = ()  # what communicates there without passing the door, as it answered last
         self.silent = False  # it did not answer when it was asked last
         # Of a rank that is not recorded: how often its main thread gave up its core, and when that was read.
         self.switches: object = None

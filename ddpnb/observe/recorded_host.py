@@ -12,7 +12,7 @@ from ddpnb.model.ending import Ending
 from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.shared import FileBytes
-from ddpnb.model.stacks import Stack, stacks_in
+from ddpnb.model.stacks import Stack, stacks_in, unseen_in
 from ddpnb.observe.observer import Observer
 from ddpnb.processes.jobs.job_processes import Identity, job_endings
 from ddpnb.processes.jobs.recorded import RecordedProcesses
@@ -33,6 +33,7 @@ class RecordedRank:
     idle: bool = False
     wakes_in_s: float | None = None
     waits_on: str = ""
+    unseen: tuple[str, ...] = ()
 
     @property
     def dead(self) -> bool:
@@ -47,7 +48,7 @@ class RecordedRank:
         """What an observer has read of it, with what only the files say."""
         record = replace(record, pid=self.who.pid)
         if self.silent(record):
-            record = replace(record, stacks=self.stacks)
+            record = replace(record, stacks=self.stacks, unseen=self.unseen)
         if record.ending is not None and record.ending.how == "died":  # an observer takes the moment when it looks
             record = replace(record, ending=replace(record.ending, at_ns=self.alive_ns - self.shift_ns))
         return _shifted(record, self.shift_ns) if self.shift_ns else record
@@ -142,6 +143,7 @@ class RecordedHost:
             wakes = told.get("wakes_in_s")
             known.wakes_in_s = wakes - (known.alive_ns - at_ns) * 1e-9 if isinstance(wakes, (int, float)) else None
             known.waits_on = str(told.get("waits_on") or "")[:200]
+            known.unseen = unseen_in(told.get("unseen"))
         known.alive_ns += shift_ns
         return known
 

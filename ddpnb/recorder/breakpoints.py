@@ -67,7 +67,14 @@ class AtDoor:
 
     def _names(self) -> tuple[str, ...]:
         members = ",".join(map(str, self.group.ranks))
-        return (self.group.label, self.group.name, self.group.key, members, f"[{members.replace(',', ', ')}]")
+        return (
+            str(self.group),
+            self.group.label,
+            self.group.name,
+            self.group.key,
+            members,
+            f"[{members.replace(',', ', ')}]",
+        )
 
 
 class Gate:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.model.holds import Hold
-from ddpnb.recorder import clock, inside, threads
+from ddpnb.recorder import clock, inside, threads, unseen
 from ddpnb.recorder.completion import completions
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
@@ -129,6 +129,7 @@ class ControlChannel:
             "gate": self._door.gate.state(),
             "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
             "waits_on": wait.words,
+            "unseen": unseen.noticed(),
             "holders": list(wait.holders),
             "machine": MACHINE,
             "received": wait.received,

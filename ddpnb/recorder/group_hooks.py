@@ -147,8 +147,8 @@ class GroupHooks:
         try:
             made: dict[int, tuple[Entry, KnownGroup, int, int, int]] = {}
             before, after = self._pair(id(group), weakref.ref(group), made)
-            group.register_pre_hook(_ID, before)
-            group.register_post_hook(_ID, after)
+            ProcessGroup.register_pre_hook(group, _ID, before)
+            ProcessGroup.register_post_hook(group, _ID, after)
             self._made.append(made)
             key, covered, every = id(group), self._covered, self._made
 
@@ -168,8 +168,8 @@ class GroupHooks:
         for reference in list(self._covered.values()):
             group: Any = reference()
             with suppress(Exception):
-                group.unregister_pre_hook(_ID)
-                group.unregister_post_hook(_ID)
+                ProcessGroup.unregister_pre_hook(group, _ID)
+                ProcessGroup.unregister_post_hook(group, _ID)
         self._covered.clear()
 
     def _need_kernels(self) -> None:

@@ -1,4 +1,7 @@
-"""The process groups of this rank: their members, and how many calls each has seen."""
+"""The process groups of this rank: their members, their place in a mesh, and how many calls each has seen.
+
+A group may be of a class that is written in Python: what it overrides is not called here, since it may raise, or wait.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,49 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from itertools import count
-from typing import Any
+from itertools import count, product
+from math import prod
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
+from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import Group
 from ddpnb.model.events.runs import FenceOff
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.fence import Announcements, board_path
 
 _UNHURRIED = timedelta(days=7)
+_MESHES, _AXES, _AXIS = 16, 8, 40  # that are kept, axes of each, characters of a name
+
+
+class Mesh(NamedTuple):
+    """A DeviceMesh: the names and lengths of its axes, and the coordinate of each rank."""
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    places: dict[int, tuple[int, ...]]
+
+    def place(self, group: Group) -> tuple[str, str, tuple[bool, bool, bool, int]] | None:
+        """Along which axes a group lies, the coordinate of its members on the others, and how well that describes it.
+
+        None where it is no part of the mesh along whole axes.
+        """
+        if any(rank not in self.places for rank in group.ranks):
+            return None
+        of_members = list(zip(*(self.places[rank] for rank in group.ranks), strict=True))
+        along = [axis for axis, places in enumerate(of_members) if len(set(places)) > 1]
+        if not along or prod(self.shape[axis] for axis in along) != len(group.ranks):
+            return None
+        axes = " x ".join(self.names[axis] for axis in along)
+        others = [axis for axis, length in enumerate(self.shape) if length > 1 and axis not in along]
+        at = ", ".join(f"{self.names[axis]}={of_members[axis][0]}" for axis in others)
+        named = group.label == f"mesh_{axes}"
+        return axes, at, (bool(named and at), bool(at), named, -len(along))
 
 
 class KnownGroup:
@@ -47,11 +79,13 @@ class Groups:
 
     def __init__(self, box: BlackBox, folder: str, fence: str) -> None:
         self._box = box
+        self._rank: int = layout.IDENTITY.unpack_from(box.memory, 0)[2]
         self._folder = folder
         self.fence = fence
         #: by the id of the process group, which it does not keep alive; the door reads it at every call
         self.known: dict[int, KnownGroup] = {}
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
+        self._meshes: list[Mesh] = []
         self._run = 0
         self._unhurried = False
         self._lock = threading.RLock()
@@ -69,6 +103,7 @@ class Groups:
         """No group is left: count from the start again."""
         self.known.clear()
         self._made.clear()
+        self._meshes.clear()
 
     def get(self, group: Any) -> KnownGroup:
         """The entry of this process group; its identity is fixed when it is first seen."""
@@ -78,12 +113,21 @@ class Groups:
             with self._lock:
                 known = self.known.get(key)
                 if known is None:
-                    introduced = self._introduce(group)
-                    introduced.of = weakref.ref(group, lambda _: self.known.pop(key, None))
+                    introduced = self._introduce(group, _members(group))
                     # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
                     known = self.known.setdefault(key, introduced)
-                    self._made[known.ranks] = known.identity.ordinal + 1
+                    self._count(known)
         return known
+
+    def reconfigured(self, group: Any) -> None:
+        """A group gets other members: which, is not known. What was called in it before has nothing to do with what follows."""
+        with self._lock:
+            known = self.known[id(group)] = self._introduce(group, ())
+            self._count(known)
+
+    def _count(self, known: KnownGroup) -> None:
+        ranks = known.identity.ranks
+        self._made[ranks] = max(self._made.get(ranks, 0), known.identity.ordinal + 1)
 
     def _living(self) -> list[tuple[Any, KnownGroup]]:
         found = [(known.of(), known) for known in list(self.known.values())]
@@ -93,20 +137,47 @@ class Groups:
         """The process groups of this rank beside one."""
         return [group for group, _ in self._living() if group is not mine and group != mine]
 
-    def _introduce(self, group: Any) -> KnownGroup:
-        try:
-            ranks = tuple(dist.get_process_group_ranks(group))
-        except (KeyError, ValueError, RuntimeError):
-            ranks = tuple(range(group.size()))
-        ordinal = self._made.get(ranks, 0)
-        name = ""
-        with contextlib.suppress(RuntimeError):  # of one that is made by hand
-            name = str(getattr(group, "group_name", "") or "")
-        described = str(getattr(group, "group_desc", "") or "")
-        label = described if described and described != "undefined" else ""
-        identity = Group(ranks, ordinal, name, label)
+    def meets(self, names: Sequence[str], ranks: torch.Tensor) -> Mesh | None:
+        """A mesh was made: groups are named by their place in it, also those that come later. None: it is known already.
+
+        Args:
+            names: of its axes.
+            ranks: at each coordinate.
+        """
+        members, shape = ranks.flatten().tolist(), tuple(ranks.shape)
+        places = dict(zip(members, product(*map(range, shape)), strict=True))
+        mesh = Mesh(tuple(str(name)[:_AXIS] for name in names), shape, places)
+        with self._lock:
+            if mesh in self._meshes or len(self._meshes) >= _MESHES or not 0 < len(shape) == len(names) <= _AXES:
+                return None
+            self._meshes.append(mesh)
+            for known in list(self.known.values()):
+                placed = self._placed(known.identity)
+                if placed is not known.identity:
+                    known.identity, known.string = placed, self._string(placed)
+        return mesh
+
+    def _placed(self, group: Group) -> Group:
+        """The group with its place in a mesh, if it lies along whole axes of one. The default group has its own name."""
+        found = [place for mesh in self._meshes if (place := mesh.place(group))] if group.label != _DEFAULT else []
+        if not found:
+            return group
+        axes, at, _ = max(found, key=lambda place: place[2])
+        return replace(group, axes=axes, at=at) if (axes, at) != (group.axes, group.at) else group
+
+    def _introduce(self, group: Any, members: tuple[int, ...]) -> KnownGroup:
+        ranks = members or (self._rank,)
+        described = _own(group, "group_desc")
+        label = described if described != "undefined" else ""
+        if not label and (type(group) is not dist.ProcessGroup or not members):
+            label = type(group).__name__[:_AXIS]
+        identity = self._placed(Group(ranks, self._made.get(ranks, 0), _name(group), label))
         board = self._board(identity, group, self._run)
         known = KnownGroup(self._string(identity), identity, board, self._run)
+        if not members:
+            known.ranks = ()  # whom a message is for
+        key = id(group)
+        known.of = weakref.ref(group, lambda _: self.known.pop(key, None))
         if self._unhurried:
             _suspend(group, known)
         return known
@@ -120,7 +191,9 @@ class Groups:
         With TORCH_DISTRIBUTED_DEBUG=DETAIL torch compares the calls itself, and tells all ranks what it finds.
         """
         compares = self.fence != "off" and len(group.ranks) > 1 and not _compares_itself(process_group)
-        me = process_group.rank() if compares else -1
+        me = -1
+        with contextlib.suppress(Exception):
+            me = dist.ProcessGroup.rank(process_group) if compares else -1
         if me < 0 or not os.path.isdir(self._folder):
             return None
         try:
@@ -143,6 +216,7 @@ class Groups:
         """Forget a group, or all, before it is destroyed."""
         if group is None or group is dist.group.WORLD:
             self.known.clear()
+            self._meshes.clear()
         else:
             self.known.pop(id(group), None)
 
@@ -151,7 +225,7 @@ class Groups:
         return [
             {
                 "key": known.key,
-                "ranks": list(known.ranks),
+                "ranks": list(known.identity.ranks),
                 "calls": _taken(known.next_seq) - len(known.returned),
                 "returned": sorted(known.returned),
                 "messages": [[*channel, count] for channel, count in list(known.turns.items())],
@@ -162,9 +236,9 @@ class Groups:
     def timeout_s(self, group: Any) -> float | None:
         """The time-out of a group in seconds, also while it is suspended; None: not known."""
         known = self.known.get(id(group))
-        for device in ("cpu", "cuda"):
-            with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
-                timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
+        for device in _devices(group):
+            with contextlib.suppress(Exception):  # its backend has no time-out
+                timeout: timedelta = _backend(group, device).options._timeout
                 return (known.hurry.get(device, timeout) if known is not None else timeout).total_seconds()
         return None
 
@@ -185,17 +259,17 @@ def _taken(next_seq: Any) -> int:
 
 def _compares_itself(group: Any) -> bool:
     wrapper: Any = getattr(dist.distributed_c10d, "_ProcessGroupWrapper", ())
-    for device in ("cpu", "cuda"):
-        with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
-            if isinstance(group._get_backend(torch.device(device)), wrapper):
+    for device in _devices(group):
+        with contextlib.suppress(Exception):  # it has no backend for this device
+            if isinstance(_backend(group, device), wrapper):
                 return True
     return False
 
 
 def _suspend(group: Any, known: KnownGroup) -> None:
-    for device in ("cpu", "cuda"):
-        with contextlib.suppress(RuntimeError, AttributeError):  # it has no backend for this device
-            backend = group._get_backend(torch.device(device))
+    for device in _devices(group):
+        with contextlib.suppress(Exception):  # its backend has no time-out
+            backend = _backend(group, device)
             if backend.options._timeout != _UNHURRIED:  # gloo serves both devices with one backend
                 known.hurry[device] = backend.options._timeout
                 backend._set_default_timeout(_UNHURRIED)
@@ -203,6 +277,42 @@ def _suspend(group: Any, known: KnownGroup) -> None:
 
 def _restore(group: Any, known: KnownGroup) -> None:
     for device, timeout in known.hurry.items():
-        with contextlib.suppress(RuntimeError, AttributeError):
-            group._get_backend(torch.device(device))._set_default_timeout(timeout)
+        with contextlib.suppress(Exception):
+            _backend(group, device)._set_default_timeout(timeout)
     known.hurry.clear()
+
+
+_DEFAULT = "default_pg"
+
+
+def _own(group: Any, name: str) -> str:
+    """A property of a group as torch has it, whatever its class makes of it; empty where there is none."""
+    with contextlib.suppress(Exception):
+        return str(getattr(dist.ProcessGroup, name).__get__(group) or "")
+    return ""
+
+
+def _name(group: Any) -> str:
+    """Under which name torch knows a group; empty of one that is made by hand."""
+    with contextlib.suppress(Exception):
+        return _own(group, "group_name") or str(dist.distributed_c10d._world.pg_names[group])
+    return ""
+
+
+def _members(group: Any) -> tuple[int, ...]:
+    """The ranks of a group; empty of one that torch does not know, which may have members outside of this world."""
+    with contextlib.suppress(Exception):
+        return tuple(dist.get_process_group_ranks(group))
+    return ()
+
+
+def _devices(group: Any) -> list[str]:
+    """The kinds of devices that a group has backends for, the CPU first."""
+    with contextlib.suppress(Exception):
+        found = {device.type for device in dist.ProcessGroup._device_types.__get__(group)}
+        return sorted(found, key=lambda device: (device != "cpu", device))
+    return ["cpu", "cuda"]
+
+
+def _backend(group: Any, device: str) -> Any:
+    return dist.ProcessGroup._get_backend(group, torch.device(device))

@@ -65,6 +65,7 @@ class Heartbeat:
         kept = {
             "stacks": told.get("stacks"),
             "waits_on": told.get("waits_on"),
+            "unseen": told.get("unseen"),
             "wakes_in_s": wakes_at - of_launcher(monotonic()) if isinstance(wakes_at, (int, float)) else None,
         }
         write_private(self._path, json.dumps(encodable({"at_ns": now, "idle": idle, **kept})))

@@ -21,6 +21,7 @@ import torch.distributed.distributed_c10d as c10d
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.cuda import nccl
 from torch.distributed import rpc
+from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.events.models import ModelWrapped
@@ -30,6 +31,7 @@ from ddpnb.model.events.startup import (
     Environment,
     InitProcessGroup,
     InitRpc,
+    MeshMade,
     NewGroup,
     StoreMade,
     StoreOpened,
@@ -71,11 +73,14 @@ class Phases(Hooks):
         self.replace(c10d, "new_group", self._new_group)
         self.replace(c10d, "destroy_process_group", self._destroy)
         self.replace(c10d, "rendezvous", self._rendezvous)
+        if hasattr(dist.ProcessGroup, "reconfigure"):  # torch 2.14 and later
+            self.before(dist.ProcessGroup, "reconfigure", self._reconfigure)
         if rpc.is_available():
             self.replace(rpc, "init_rpc", self._init_rpc)
         self.replace(TCPStore, "__init__", self._make_store)
         self.replace(DistributedDataParallel, "__init__", self._wrap_model)
         self.replace(torch.autograd, "backward", self._backward)
+        self.after(DeviceMesh, "__init__", self._mesh_made)
         self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
         steps = Steps(self.box)
         steps.install()
@@ -264,6 +269,18 @@ class Phases(Hooks):
 
         return destroy_process_group
 
+    def _mesh_made(self, _none: None, mesh: Any, *_: Any, **__: Any) -> None:
+        with contextlib.suppress(Exception):  # of one that is on no device, or of a version that keeps it elsewhere
+            names = mesh.mesh_dim_names
+            made = self._door.groups.meets(names, mesh.mesh) if names else None
+            if made is not None:
+                coordinate = made.places.get(dist.get_rank(), ())
+                self.emit(MeshMade(names=made.names, shape=made.shape, coordinate=coordinate))
+
+    def _reconfigure(self, group: Any, *_: Any, **__: Any) -> None:
+        with contextlib.suppress(Exception):
+            self._door.groups.reconfigured(group)
+
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """DDP waits for its collectives here, in C++: a release that ends this wait is reported as a release."""
         told = self._door.release.convert
@@ -307,9 +324,14 @@ def _maker() -> str:
 def device() -> str:
     """The current device of this process, which a script chooses before it makes its group; empty: none is known.
 
-    CUDA is asked only where the script has initialised it.
+    A kind of device is asked only where the script has initialised it.
     """
-    return f"cuda:{torch.cuda.current_device()}" if torch.cuda.is_initialized() else os.environ.get(DEVICE, "")
+    for kind in ("cuda", "xpu", torch._C._get_privateuse1_backend_name()):
+        with contextlib.suppress(Exception):  # this build has no such devices, or they are somebody's own
+            module = getattr(torch, kind)
+            if module.is_initialized():
+                return f"{kind}:{module.current_device()}"
+    return os.environ.get(DEVICE, "")
 
 
 def end_groups() -> None:

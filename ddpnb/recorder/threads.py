@@ -14,7 +14,7 @@ from typing import Any
 
 from ddpnb.model.names import one_line
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
-from ddpnb.recorder import process_state, script
+from ddpnb.recorder import process_state, script, unseen
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import Allowance
@@ -32,6 +32,7 @@ def described(
     ``within``: what may be spent on variables; none are described when nothing is left.
     """
     entries: list[dict[str, Any]] = []
+    inner = False
     for frame in islice(frames, MAX_FRAMES):
         code = frame.f_code
         if code.co_filename in _LEADING:
@@ -43,6 +44,9 @@ def described(
             "function": code.co_name[:200],
             "user": user,
         }
+        if part := unseen.part_of(frame, user=user, inner=inner):
+            entry["unseen"] = part
+        inner = inner or (user and not part)
         if user and with_locals:
             entry["locals"] = describe_locals(frame, values=values, within=within)
         entries.append(entry)

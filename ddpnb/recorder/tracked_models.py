@@ -193,7 +193,7 @@ class Followed:
             "wrapper": wrapper,
             "module": module,
             "group": known.key if known is not None else "",
-            "ranks": list(known.ranks) if known is not None else [],
+            "ranks": list(known.identity.ranks) if known is not None else [],
             "tensors": tensors[:MAX_TENSORS],
             "hash": HASH,
             "options": options,

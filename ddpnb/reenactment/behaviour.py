@@ -150,7 +150,7 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
         how = "unknown" if record.reported else "computing"  # one stack of a rank does not say what it did afterwards
     elif record.process.activity == "stopped":
         how = "stopped"
-    elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+    elif standing.elsewhere or standing.state is RankState.UNRESPONSIVE:
         how = "elsewhere"
     place = next((place for place, one in enumerate(made) if one.call is blocked), None)
     if blocked is not None and place is not None:

@@ -76,6 +76,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     aside = " · ".join(
         part
         for part in (
+            one.coordinate,
             one.device,
             f"pid {one.pid}" if one.pid and not many else "",
             f"{len(one.ranks)} ranks" if many else "",
@@ -231,7 +232,7 @@ def call(rank: int, one: Call | None) -> str:
 
 def text(tiles: Sequence[Tile]) -> str:
     """The board for a terminal."""
-    rows = [["ranks", "state", "doing", "since", "step", "where", "passed last", "finding"]]
+    rows = [["ranks", "mesh", "state", "doing", "since", "step", "where", "passed last", "finding"]]
     for one in tiles:
         since = markup.span(one.since_s) if one.since_s is not None else ""
         where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
@@ -239,6 +240,7 @@ def text(tiles: Sequence[Tile]) -> str:
         passed = _passed(one)[:60]
         row = [
             name,
+            one.coordinate,
             look_of(one).words,
             _doing(one, full=True)[:60],
             since,
@@ -250,6 +252,8 @@ def text(tiles: Sequence[Tile]) -> str:
         rows.append([" ".join(cell.split()) for cell in row])
     if not any(one.checkpoint for one in tiles):
         rows = [[*row[:-2], row[-1]] for row in rows]
+    if not any(one.coordinate for one in tiles):
+        rows = [[row[0], *row[2:]] for row in rows]
     return table(rows) if tiles else "no ranks."
 
 

@@ -26,7 +26,7 @@ class Tile:
 
     ``doing`` names the call or event; ``since_s``: for how long it is there (None: it moves); ``finding``: the code of the finding whose culprit it is; ``undecided``: of the
     finding in which it is on one of the sides, where nothing recorded shows which side is at fault. ``call``: ``doing``
-    without a group that goes without saying. ``last``: how the last run ended on a rank that has left it; ``dead``:
+    without a group that goes without saying. ``coordinate``: in the mesh of the job. ``last``: how the last run ended on a rank that has left it; ``dead``:
     it has no process. ``checkpoint``: the numbered checkpoint that it passed last; of several ranks, the first of these (``further``: some passed a later one).
     """
 
@@ -39,6 +39,7 @@ class Tile:
     steps: int = 0
     pid: int = 0
     device: str = ""
+    coordinate: str = ""
     process: Process = field(default_factory=Process)
     finding: str = ""
     undecided: str = ""
@@ -107,6 +108,7 @@ def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], fi
         record.steps,
         record.pid,
         record.device,
+        record.coordinate,
         record.process,
         finding,
         "" if finding else undecided,
@@ -140,7 +142,7 @@ def _call(standing: Standing) -> str:
     call = standing.held or standing.call
     if call is None:
         return ""
-    return call.title if str(call.group) == _DEFAULT else f"{call.title} of {call.group}"
+    return call.title if call.group.label == _DEFAULT else f"{call.title} of {call.group}"
 
 
 def _since(recording: Recording, standing: Standing) -> float | None:
@@ -178,6 +180,7 @@ def _together(found: list[Tile]) -> tuple[Tile, ...]:
             since_s=max((tile.since_s for tile in tiles if tile.since_s is not None), default=None),
             steps=min(tile.steps for tile in tiles),
             missing=tuple(sorted(set[int]().union(*{id(tile.missing): tile.missing for tile in tiles}.values()))),
+            coordinate=tiles[0].coordinate if len(tiles) == 1 else "",
             process=Process() if len(tiles) > 1 else tiles[0].process,
             **_least(tiles),
         )

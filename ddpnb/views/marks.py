@@ -91,7 +91,7 @@ def _ceased(standing: Standing, taken_ns: int) -> int:
     if standing.event is not None:
         return standing.event.began_ns
     idle_since = max(0, taken_ns - int(standing.idle_s * 1e9)) if 0 <= standing.idle_s < 1e9 else 0
-    if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
+    if standing.elsewhere or standing.state is RankState.UNRESPONSIVE:
         return idle_since
     if standing.call is not None and standing.call.state is CallState.ISSUED:
         last = standing.record.calls[-1]  # its last known position
@@ -159,6 +159,8 @@ def _doing(standing: Standing, missing: Collection[int]) -> str:
         return f"{standing.starting.title} waits for {few(missing)}" if missing else standing.starting.title
     if standing.state is RankState.ENDED and standing.record.ending is not None:
         return str(standing.record.ending)
+    if standing.function:
+        return standing.function
     if standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         what = "blocked" if standing.state is RankState.BLOCKED else "unresponsive"
         return f"{what} at {standing.site}" if standing.site.line else what

@@ -29,6 +29,7 @@ PAGES = {
     "Hydra": ("hydra",),
     "mp.spawn": ("mp_spawn",),
     "A list of Process": ("mp_processes",),
+    "torchft": ("torchft",),
     "RPC": ("rpc",),
     "A shell loop": ("shell_loop",),
 }

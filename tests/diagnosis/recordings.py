@@ -106,6 +106,7 @@ class Rank(Training):
         self._forwards = 0
         self._children: tuple[Child, ...] = ()
         self._output = ""
+        self._unseen: tuple[str, ...] = ()
         self._windows: list[tuple[int, int, int, list[Site]]] = []
         self.joins()
 
@@ -208,6 +209,11 @@ class Rank(Training):
         return self
 
     # -- its children and its output
+
+    def has_loaded(self, *unseen: str) -> Rank:
+        """These may communicate there without passing the door."""
+        self._unseen = unseen
+        return self
 
     def has_children(self, *children: Child) -> Rank:
         self._children = children
@@ -322,6 +328,7 @@ class Rank(Training):
             events_forgotten=self._events_forgotten,
             lines=self._executed(),
             marks=tuple(self._marks),
+            unseen=self._unseen,
         )
 
 

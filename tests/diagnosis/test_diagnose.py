@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
+from ddpnb.diagnosis import diagnose as module
 from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.model.calls import Call, CallState, Group, Signature
 from ddpnb.model.ending import Ending
@@ -552,3 +554,86 @@ def test_a_line_that_is_named_in_a_tie_is_not_named_again():
     ranks = [Rank(n, 2).calls("all_reduce", at, shape=(n + 1,), state=CallState.FENCED) for n in (0, 1)]
     found = diagnose(record(*ranks, script=script))
     assert (codes(found), found.findings[0].sides) == (["DDP303"], ((0,), (1,)))
+
+
+# -- in a mesh
+
+
+def test_an_error_names_groups_and_ranks_by_their_place_in_the_mesh():
+    members = replace(group(2, 3, label="mesh_tp"), axes="tp", at="dp=1")
+    ranks = [Rank(rank).finishes() for rank in (0, 1)]
+    for rank in (2, 3):
+        one = Rank(rank).phase("device mesh", "done", names=["dp", "tp"], shape=[2, 2], coordinate=[1, rank - 2])
+        ranks.append(one.finishes() if rank == 3 else one.waits("all_reduce", line(5), group=members))
+    (found,) = diagnose(record(*ranks)).errors
+    text = "\n".join((found.summary, *found.evidence))
+    assert found.culprits == (3,) and "In the mesh, rank 3 is at dp=1, tp=1." in found.evidence
+    assert "mesh_tp (dp=1) with ranks 2 and 3" in text
+    told = found.to_json()["collective"]
+    assert (told["group"], told["mesh"]) == ("mesh_tp", {"axes": "tp", "at": "dp=1"})
+
+
+# -- in communication that ddpnb does not see
+
+MANAGED = (Frame(FILE, 7, "main"), Frame(FILE, 3, "allreduce", unseen="Managed (a group in Python)"))
+LOCK = Frame("/lib/python3.13/threading.py", 359, "wait", user=False)
+
+
+def managed(rank: int, idle: float) -> Rank:
+    return Rank(rank, 2).idles(idle, line(7), waits_on="a lock").has_stack(*MANAGED, LOCK)
+
+
+def test_ranks_that_are_all_in_a_group_in_python_are_no_hang():
+    """As in any collective that all have called; who asks is told."""
+    found = diagnose(record(managed(0, 40.0), managed(1, 40.0)), 10.0)
+    (note,) = found.findings
+    assert (found.outcome, found.settled, note.severity, note.certainty) == ("ok", False, "note", "likely")
+    assert note.summary.startswith(
+        "Ranks 0 and 1 are blocked in allreduce of Managed (a group in Python), which ddpnb does not see, waiting for a lock"
+    )
+
+
+def test_a_rank_in_a_group_in_python_for_which_another_waits():
+    ranks = record(Rank(0, 2).waits("barrier", line(5)), managed(1, 12.0))
+    assert not [one for one in module.diagnose(ranks, 20.0).findings if one.severity != "note"]
+    found = module.diagnose(ranks, 10.0)
+    (warning,) = found.findings
+    assert (found.outcome, warning.code, warning.culprits, warning.waiting) == ("ok", "DDP313", (1,), (0,))
+    assert (warning.severity, warning.certainty, warning.unproven) == ("warning", "likely", True)
+    assert "outside any collective" not in "".join((warning.summary, *warning.evidence))
+    assert "rank 0 waits for it" in warning.summary
+    assert diagnose(ranks, 10.0).outcome == "hang"
+
+
+def test_who_is_blocked_elsewhere_comes_before_who_waits_in_a_group_in_python():
+    locked = Rank(2, 3).idles(40.0, line(8), waits_on="a file lock on /data/lock")
+    ranks = [Rank(rank, 3).idles(40.0, line(7)).has_stack(*MANAGED, LOCK) for rank in (0, 1)]
+    (found,) = diagnose(record(*ranks, locked), 10.0).errors
+    assert found.culprits == (2,)
+    assert found.summary.startswith("Rank 2 is blocked outside any collective, waiting for a file lock")
+    assert (
+        "Rank 0 is blocked in allreduce of Managed (a group in Python), which ddpnb does not see" in found.evidence[-2]
+    )
+
+
+def test_a_wait_that_may_be_in_a_library_says_so():
+    def rank_1(waits_on=""):
+        rank = Rank(1, 2).idles(12.0, line(8), waits_on=waits_on).has_loaded("mpi4py", "NVSHMEM")
+        return diagnose(record(Rank(0, 2).waits("barrier", line(5)), rank), 10.0).errors[0]
+
+    found = rank_1()
+    assert found.summary.startswith("Rank 1 is blocked outside any collective that ddpnb sees at")
+    assert (
+        "On rank 1 mpi4py, NVSHMEM are loaded, whose communication ddpnb does not see: this wait may be in it."
+        in found.evidence
+    )
+    assert found.certainty == "timed"
+    locked = rank_1("a file lock on /data/lock")
+    assert "ddpnb sees" not in locked.summary and not any("mpi4py" in text for text in locked.evidence)
+
+
+def test_ranks_in_different_communication_that_ddpnb_does_not_see():
+    other = Frame("/venv/lib/vllm/pynccl.py", 30, "all_reduce", user=False, unseen="pynccl of vllm")
+    ranks = [managed(0, 40.0), Rank(1, 2).idles(40.0, line(7)).has_stack(Frame(FILE, 7, "main"), other)]
+    (note,) = diagnose(record(*ranks), 10.0).findings
+    assert note.summary.startswith("Ranks 0 and 1 are blocked in communication that ddpnb does not see")

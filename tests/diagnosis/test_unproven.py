@@ -161,6 +161,14 @@ def test_the_sentence_says_where_a_rank_waits_and_for_how_long():
     )
 
 
+def test_the_sentence_says_what_a_wait_may_be_in():
+    rank = Rank(1, 2).idles(12.0, line(8), waits_on="a lock").has_loaded("mpi4py")
+    recording = record(Rank(0, 2).waits("all_reduce", line(9)), rank)
+    (finding,) = [found for found in diagnose(recording).findings if found.unproven]
+    told = "rank 1 has waited 12 s for a lock (it may be in mpi4py) at"
+    assert sentence(recording, finding).startswith(told)
+
+
 def test_of_others_the_sentence_is_the_summary():
     recording = with_timeout(3.0)
     (finding,) = diagnose(recording).findings

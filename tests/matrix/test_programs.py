@@ -33,7 +33,17 @@ def test_a_broken_program_states_what_it_must_give(program):
 
 
 @pytest.mark.parametrize(
-    "package", ["accelerate", "hydra-core", "lightning", "timm", "torch-geometric", "torchvision", "transformers"]
+    "package",
+    [
+        "accelerate",
+        "hydra-core",
+        "lightning",
+        "timm",
+        "torch-geometric",
+        "torchft-nightly",
+        "torchvision",
+        "transformers",
+    ],
 )
 def test_the_page_names_the_versions_that_are_installed(package):
     pins = (HERE / "constraints.txt").read_text()

@@ -66,7 +66,11 @@ def observed():
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("name", REPLACED)
+_NEW = "torch.distributed.distributed_c10d.ProcessGroup.reconfigure"  # torch 2.14
+HERE = [name for name in REPLACED if name != _NEW or hasattr(torch.distributed.ProcessGroup, "reconfigure")]
+
+
+@pytest.mark.parametrize("name", HERE)
 def test_a_function_is_where_the_table_says(name):
     *parts, last = name.split(".")
     module = next(sys.modules[m] for n in range(len(parts), 0, -1) if (m := ".".join(parts[:n])) in sys.modules)
@@ -78,7 +82,7 @@ def test_a_function_is_where_the_table_says(name):
 
 def test_a_rank_replaces_what_the_table_says():
     replaced, others, still = observed()
-    assert set(replaced) == set(REPLACED)
+    assert set(replaced) == set(HERE)
     # ``from torch.distributed.distributed_c10d import new_group`` gave these modules names of their own.
     assert {"torch.distributed.new_group", "torch.distributed.device_mesh.new_group"} <= set(others)
     assert still == [], "these names were not replaced"

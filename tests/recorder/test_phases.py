@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from ddpnb.model.events.startup import InitRpc, NewGroup
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
-from ddpnb.recorder.phases import Phases
+from ddpnb.recorder.phases import DEVICE, Phases, device
 
 SCRIPT = """
 import json, os, sys, tempfile
@@ -99,3 +100,16 @@ def test_a_rank_that_waits_for_others_in_init_rpc(phases, monkeypatch):
     (event,) = events(phases, InitRpc)
     assert (event.address, event.rank, event.world_size) == ("tcp://127.0.0.1:29533", 0, 2)
     assert (event.state, event.error) == ("failed", "RuntimeError: nobody comes")
+
+
+def test_the_device_that_a_script_has_chosen(monkeypatch):
+    """Of any kind, also one that is a plug-in; only one that is in use is asked."""
+    monkeypatch.setenv(DEVICE, "cpu")
+    assert device() == "cpu"
+    monkeypatch.setattr(torch.xpu, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.xpu, "current_device", lambda: 2)
+    assert device() == "xpu:2"
+    monkeypatch.setattr(torch.xpu, "is_initialized", lambda: False)
+    npu = SimpleNamespace(is_initialized=lambda: True, current_device=lambda: 1)
+    monkeypatch.setattr(torch, torch._C._get_privateuse1_backend_name(), npu, raising=False)
+    assert device() == "privateuseone:1"

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.model.calls import CallState, Group, Signature, Site
+from ddpnb.model.stacks import Frame
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
 from tests.diagnosis.recordings import Rank, line, record, recorded
@@ -189,6 +190,17 @@ def test_a_rank_that_only_waits_outside():
     text = script(programs.elsewhere)
     assert "threading.Event().wait()" in text
     assert "import threading" in text
+
+
+def test_a_rank_in_a_group_in_python_waits_outside_too():
+    """Its calls are not known: it stands for itself."""
+
+    def in_group(me):
+        found = programs.elsewhere(me)
+        unseen = Frame(line(8).file, 8, "allreduce", unseen="Managed (a group in Python)")
+        return found.has_stack(unseen) if me.rank == 1 else found
+
+    assert body(script(in_group)) == body(script(programs.elsewhere))
 
 
 def test_recorded_of_many_ranks_is_short():

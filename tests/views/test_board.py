@@ -11,6 +11,7 @@ from ddpnb.model.calls import Call, CallState, Group, Signature
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.render import board as render
 from ddpnb.views.board import SINGLE, tiles
 from tests.diagnosis.recordings import Rank, group, line, record
 
@@ -251,3 +252,15 @@ def test_ranks_of_one_tile_show_the_checkpoint_that_all_of_them_passed():
     assert of_tile([2] * 70) == (2, False)
     assert of_tile([3, *[2] * 69]) == (2, True)
     assert of_tile([0, *[2] * 69]) == (None, False)
+
+
+def test_a_tile_says_where_its_rank_is_in_the_mesh():
+    rank = Rank(3).phase("device mesh", "done", names=["dp", "tp"], shape=[2, 2], coordinate=[1, 0])
+    rank.phase("device mesh", "done", names=["tp"], shape=[2], coordinate=[0])
+    placed = group(2, 3, label="mesh_tp")
+    rank.waits("all_reduce", line(9), group=replace(placed, axes="tp", at="dp=1"))
+    (found,) = tiles(record(rank, world_size=4))
+    assert (found.coordinate, found.doing) == ("dp=1, tp=0", "all_reduce #1 of mesh_tp (dp=1)")
+    assert (
+        found.call == found.doing and "dp=1, tp=0" in render.board((found,)) and "dp=1, tp=0" in render.text((found,))
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+import torch.distributed as dist
 
 from tests.conftest import VICTIMS
 
@@ -21,6 +22,19 @@ def test_silent(scenario, case):
     assert run.outcome == "ok", str(run.diagnosis)
     assert run.diagnosis.findings == ()
     assert run.exit_status == 0
+
+
+@pytest.mark.world
+@pytest.mark.skipif(not hasattr(dist.ProcessGroup, "reconfigure"), reason="this version of torch cannot do it")
+def test_a_group_that_gets_other_members(scenario):
+    """Nobody waits for a rank that is no longer in it."""
+    case = "reconfigured"
+    run = scenario(
+        f"healthy/{case}",
+        lambda world: world.run(VICTIMS / "places.py", case, stream=None).wait(40),
+        world="shared_world",
+    )
+    assert (run.outcome, run.exit_status, run.diagnosis.findings) == ("ok", 0, ()), str(run.diagnosis)
 
 
 @pytest.mark.world

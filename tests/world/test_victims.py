@@ -69,6 +69,8 @@ CASES = {
     ("elsewhere.py", "output"): ("DDP313", [1]),
     ("elsewhere.py", "stopped"): ("DDP314", [1]),
     ("elsewhere.py", "native"): ("DDP314", [1]),
+    ("places.py", "managed"): ("DDP313", [1]),
+    ("places.py", "tensor_parallel"): ("DDP301", [3]),
 }
 CRASHES = {"killed": 137, "left": 7, "raised": 1, "exits": 5, "all_raise": 1, "cleaned_up": 1, "short_timeout": 1}
 

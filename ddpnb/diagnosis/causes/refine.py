@@ -37,6 +37,8 @@ _MISMATCH = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 def refine(recording: Recording, standings: dict[int, Standing], finding: Finding, patience: float) -> Finding:
     """The same hang or failure under its most specific code; ``finding`` itself when there is none."""
+    if any(rank in standings and standings[rank].function for rank in finding.culprits):
+        return finding  # what it waits for is known, and none of what follows
     for rule in _rules(patience).get(finding.type, ()):
         better = rule(recording, standings, finding)
         if better is not None:

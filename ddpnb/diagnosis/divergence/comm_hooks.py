@@ -17,10 +17,21 @@ HOOK_DIFFERS = FindingType("DDP416", "hook-differs")
 
 @once
 def find(recording: Recording) -> Finding | None:
-    """DDP416: communication hooks differ between ranks."""
-    if sum(any(m.wrapper for m in record.models) for record in recording.ranks.values()) < 2:
+    """DDP416: communication hooks differ between ranks that reduce a model together."""
+    groups = {m.group for record in recording.ranks.values() for m in record.models if m.wrapper}
+    return next((found for group in sorted(groups) if (found := _among(recording, group))), None)
+
+
+def _among(recording: Recording, group: str) -> Finding | None:
+    """The same among the ranks of this group; one that wraps no model belongs to each."""
+    members = {
+        rank: record
+        for rank, record in recording.ranks.items()
+        if group in {m.group for m in record.models if m.wrapper} or not any(m.wrapper for m in record.models)
+    }
+    if sum(any(m.wrapper for m in record.models) for record in members.values()) < 2:
         return None
-    hooks = {rank: record.events(CommHook) for rank, record in recording.ranks.items()}
+    hooks = {rank: record.events(CommHook) for rank, record in members.items()}
     told = {
         rank: tuple((hook.hook, hook.state_class, _settings(hook)) for hook in registered)
         for rank, registered in hooks.items()

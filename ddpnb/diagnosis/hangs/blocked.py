@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.places import where
@@ -11,14 +12,15 @@ from ddpnb.model.calls import Call
 from ddpnb.model.events.runs import ThreadFailed
 from ddpnb.model.events.startup import Joining
 from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.names import given_name
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord
-from ddpnb.model.stacks import Frame
+from ddpnb.model.stacks import MAX_UNSEEN, Frame
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
 
-_FRAMES, _STACKS, _THREADS = 8, 4, 2
+_FRAMES, _STACKS, _THREADS, _NAMED = 8, 4, 2, 8
 # What a rank waits for that is not another machine, in the words of the recorder.
 LOCAL = ("a file lock", "a child process", "sleep()")
 
@@ -47,10 +49,42 @@ def _frame(frame: Frame) -> str:
 
 
 def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
+    return of(standings, away, waiting, standings[waiting[0]].call)
+
+
+def of(standings: dict[int, Standing], away: list[int], waiting: list[int], call: Call | None) -> Finding:
+    """The finding about ranks that are blocked, or unresponsive.
+
+    One that is in communication which ddpnb does not see may wait for another one that is blocked.
+    """
     frozen = [rank for rank in away if standings[rank].state is RankState.UNRESPONSIVE]
-    if frozen:
-        return finding(standings, RANK_FROZEN, frozen, waiting, standings[waiting[0]].call)
-    return finding(standings, BLOCKED_ELSEWHERE, away, waiting, standings[waiting[0]].call)
+    known = frozen or [rank for rank in away if not standings[rank].function]
+    kind = RANK_FROZEN if frozen else BLOCKED_ELSEWHERE
+    found = finding(standings, kind, known or away, waiting, call)
+    others = [rank for rank in phrases.besides(away, found.culprits) if standings[rank].function]
+    return replace(found, evidence=(*found.evidence, *(_within(rank, standings[rank]) for rank in others[:_NAMED])))
+
+
+def _within(rank: int, standing: Standing) -> str:
+    return f"Rank {rank} is blocked in {standing.function}, which ddpnb does not see{phrases.at(standing.site)}."
+
+
+def outside(standings: Iterable[Standing]) -> str:
+    """``blocked outside any collective``; of ranks that communicate without passing the door, no more than is known."""
+    told = list(standings)
+    within = {standing.function for standing in told}
+    if "" not in within:
+        where = f"{within.pop()}, which" if len(within) == 1 else "communication that"
+        return f"blocked in {where} ddpnb does not see"
+    if within != {""} or any(standing.record.detached for standing in told):
+        return "blocked"  # the collectives of one whose hook failed are not recorded: it may be blocked in one
+    return "blocked outside any collective" + " that ddpnb sees" * any(map(may_be_unseen, told))
+
+
+def may_be_unseen(standing: Standing) -> bool:
+    """Whether its wait may be in communication that does not pass the door, and is loaded there."""
+    waits_on = standing.record.process.waits_on
+    return bool(standing.record.unseen) and not standing.function and not waits_on.startswith(LOCAL)
 
 
 def finding(
@@ -76,15 +110,15 @@ def finding(
         reasons = {process.waits_on for process in processes}
         reason = reasons.pop() if len(reasons) == 1 else ""
         waits_on = f", waiting for {reason}" if reason else ""
-        # The collectives of a rank whose hook failed are not recorded: it may be blocked in one.
-        outside = "" if any(standings[rank].record.detached for rank in culprits) else " outside any collective"
-        what = f"{phrases.verb(culprits, 'is', 'are')} blocked{outside}{waits_on}"
+        what = f"{phrases.verb(culprits, 'is', 'are')} {outside(standings[rank] for rank in culprits)}{waits_on}"
         it_waits = phrases.verb(culprits, "it waits", "they wait")
         remedy = f"Resolve what {it_waits} for there" + (
             "; the other ranks cannot continue before that." if waiting else "."
         )
+        if all(standings[rank].function for rank in culprits):
+            remedy += " It may be that another member has not made this call: look at where the others are."
     evidence = []
-    for rank in culprits[:8]:
+    for rank in culprits[:_NAMED]:
         standing = standings[rank]
         place = phrases.at(standing.site)
         inactive = "was idle" if standing.reported else f"has been inactive for {standing.idle_s:.0f} s"
@@ -97,6 +131,13 @@ def finding(
             evidence.append(f"It can never continue: {standing.never}.")
         if standing.record.process.waits_on:
             evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
+    for rank in culprits[:_NAMED]:
+        if may_be_unseen(standings[rank]):
+            loaded = [given_name(name) for name in standings[rank].record.unseen[:MAX_UNSEEN]]
+            evidence.append(
+                f"On rank {rank} {', '.join(loaded)} {'is' if len(loaded) == 1 else 'are'} loaded, whose communication ddpnb does "
+                "not see: this wait may be in it."
+            )
     failed = {rank: standings[rank].record.events(ThreadFailed)[:_THREADS] for rank in culprits}
     evidence += [
         f"Before, {thread.exception}{phrases.at(thread.site)} ended the thread {thread.thread!r} of rank {rank}."
@@ -112,7 +153,7 @@ def finding(
         )
         evidence += _stacks({rank: standings[rank].record for rank in early})
         remedy += " Before the start-up it is most often a lock file that a killed process left behind, a compiler or a download."
-    for rank in waiting[:8]:
+    for rank in waiting[:_NAMED]:
         held, event = standings[rank].call, standings[rank].event
         if held is not None:
             evidence.append(f"Rank {rank} is blocked in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
@@ -138,5 +179,9 @@ def finding(
         ),
         tuple(evidence),
         remedy,
-        certainty="proven" if all(standings[rank].never for rank in culprits) else "timed",
+        certainty="proven"
+        if all(standings[rank].never for rank in culprits)
+        else "likely"
+        if any(standings[rank].function for rank in culprits) and kind == BLOCKED_ELSEWHERE
+        else "timed",
     )

@@ -50,7 +50,9 @@ def _explain(
         return claims
     if starting and (absent := [rank for rank in gone if rank not in standings]):
         return startup.world_too_large(standings, starting, absent)
-    elsewhere = [rank for rank in present if standings[rank].state in (RankState.BLOCKED, RankState.UNRESPONSIVE)]
+    elsewhere = [
+        rank for rank in present if standings[rank].elsewhere or standings[rank].state is RankState.UNRESPONSIVE
+    ]
     if elsewhere:
         return blocked.explain(standings, waiting, elsewhere)
     ended = [rank for rank in present if standings[rank].state is RankState.ENDED]

@@ -12,14 +12,14 @@ from ddpnb.model.events.runs import LateWait, ProcessEnds
 from ddpnb.model.events.startup import Joining, NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.stacks import Stack
+from ddpnb.model.stacks import UNRECORDED_WORK, Stack
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
     """One rank's place. ``site`` is the innermost line of the user's code where it is.
 
-    ``call`` is what it waits in (``function``: of a rank whose calls are not recorded), ``held`` the call before which it is held: it may be released at any time.
+    ``call`` is what it waits in (``function``: in which its calls are not recorded), ``held`` the call before which it is held: it may be released at any time.
     """
 
     rank: int
@@ -52,6 +52,11 @@ class Standing:
         return self.event if self.state in (RankState.STARTING, RankState.CREATING_GROUP) else None
 
     @property
+    def elsewhere(self) -> bool:
+        """Whether it is blocked, and not in a call that is recorded."""
+        return self.state is RankState.BLOCKED or (self.state is RankState.WAITING and self.call is None)
+
+    @property
     def path(self) -> list[Site]:
         """The user's frames, outermost first."""
         stack = self.record.main_stack
@@ -72,7 +77,7 @@ class Standing:
             return True
         if self.reported and self.state in (RankState.UNKNOWN, RankState.BLOCKED, RankState.COMPUTING):
             return True
-        if self.state not in (RankState.BLOCKED, RankState.UNRESPONSIVE) or self.idle_s < patience:
+        if not (self.elsewhere or self.state is RankState.UNRESPONSIVE) or self.idle_s < patience:
             return False
         wakes = self.record.process.wakes_in_s
         return wakes is None or wakes > 2 * patience
@@ -130,6 +135,9 @@ def _standing(record: RankRecord) -> Standing:
     late = _late_wait(record)
     if late is not None and process.activity == "idle":  # in an unknown call: no rank is blamed for it
         return Standing(rank, RankState.UNKNOWN, record, event=late, site=late.site)
+    unseen = record.main_stack.unseen if record.main_stack is not None and process.activity == "idle" else ""
+    if unseen:
+        return Standing(rank, RankState.WAITING, record, site=last_site(record), function=unseen)
     waiting = record.events(Joining, NewGroup, state="open")
     if waiting and process.activity != "computing":
         state = RankState.STARTING if isinstance(waiting[-1], Joining) else RankState.CREATING_GROUP
@@ -185,12 +193,14 @@ def _waited_for(record: RankRecord) -> Call | None:
         return held[-1]  # the main thread waits for a thread that waits for the call
     if _late_wait(record) is not None:
         return None  # for a call that is older than the recorded ones: unknown which of its group's
+    if main is not None and main.unseen and not main.unseen.endswith(UNRECORDED_WORK):
+        return None
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
         return in_flight[0]
-    # With CUDA nothing waits in Python: the thread blocks, spinning or not, at the statement that needs the
-    # result.
-    on_device = [call for call in in_flight if call.signature.device == "cuda"]
+    # On a device other than the CPU nothing waits in Python: the thread blocks, spinning or not, at the statement that
+    # needs the result.
+    on_device = [call for call in in_flight if call.signature.asynchronous]
     if on_device and record.process.still_s >= 2.0:
         return on_device[0]
     return None

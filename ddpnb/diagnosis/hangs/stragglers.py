@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpnb.diagnosis.compilations import WARM_UP, described
+from ddpnb.diagnosis.hangs import blocked
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
@@ -28,7 +29,7 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: 
             rank
             for wait in found_waits.values()
             for rank in wait.missing
-            if rank in standing and standing[rank].state in (RankState.COMPUTING, RankState.BLOCKED)
+            if rank in standing and (standing[rank].state is RankState.COMPUTING or standing[rank].elsewhere)
         }
     )
     if not late:
@@ -55,9 +56,7 @@ def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: 
 def _doing(one: Standing, taken_ns: int) -> str:
     if one.record.compiling is not None:
         return f"Rank {one.rank} {described(one.record.compiling, taken_ns)}"
-    return (
-        f"Rank {one.rank} is {'computing' if one.state is RankState.COMPUTING else 'blocked outside any collective'}."
-    )
+    return f"Rank {one.rank} is {'computing' if one.state is RankState.COMPUTING else blocked.outside([one])}."
 
 
 def _compiled(standing: dict[int, Standing], late: list[int], waiting: list[int]) -> list[str]:

@@ -100,7 +100,7 @@ def _ends(standing: Standing, call: Call, patience: float) -> bool:
     if call.timeout_ms > 0 or patience < math.inf:
         return call.timeout_ms > 0
     made: list[Event] = [one for one in standing.record.events(NewGroup) if one.name == call.group.name]
-    if str(call.group) == "default_pg":
+    if call.group.label == "default_pg":
         made = [*standing.record.events(InitProcessGroup)]
     return bool(made) and _is_near(made[-1])
 
@@ -113,6 +113,8 @@ def _is_near(event: Event | None) -> bool:
 
 def _wait_in_p2p(recording: Recording, channels: Channels, standing: Standing, call: Call, patience: float) -> Wait:
     me, finite = standing.rank, _ends(standing, call, patience)
+    if call.peer < 0 and call.op != "recv_any_source":
+        return Wait(standing, frozenset(), frozenset(), finite)  # of a group whose members are not known
     # A send whose Work was discarded may have arrived or not, and calls that are forgotten are unknown: patience decides.
     doubtful = standing.idle_s < patience
     mine = recording.ranks[me]

@@ -90,6 +90,20 @@ class NewGroup(Attempt):
     maker: str = ""
 
 
+@event("device mesh")
+class MeshMade(Event):
+    """A DeviceMesh whose axes have names; ``coordinate`` is that of this rank, empty where it is not in the mesh."""
+
+    names: tuple[str, ...] = ()
+    shape: tuple[int, ...] = ()
+    coordinate: tuple[int, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """``dp=1, tp=3``."""
+        return ", ".join(f"{name}={place}" for name, place in zip(self.names, self.coordinate, strict=False))
+
+
 @event("destroy_process_group")
 class DestroyProcessGroup(Attempt):
     """``everything``: all groups, and not one of ``new_group``."""

@@ -83,3 +83,15 @@ def test_one_hook_with_other_settings():
 
 def test_settings_of_a_hook_that_are_each_ranks_own():
     assert ddp_setup.find(recorded(lambda r: hooked(r, rank=str(r.rank), log_path=f"/tmp/{r.rank}"))) == []
+
+
+def test_hooks_of_models_that_are_not_reduced_together():
+    """As with torchft, where each rank has a group of its own, and its hook the state of its replica."""
+
+    def of(**more):
+        ranks = [Rank(rank, 2).wraps(**{name: make(rank) for name, make in more.items()}) for rank in range(2)]
+        hooks = [one.event("comm hook", line(5), hook="train.hook", settings={"step": str(one.rank)}) for one in ranks]
+        return [found.code for found in ddp_setup.find(record(*hooks))]
+
+    assert of(group=group) == []
+    assert of() == ["DDP416"]

@@ -6,7 +6,7 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, last_site, standings
 from ddpnb.model.calls import NO_SITE, CallState
 from ddpnb.model.events.runs import LateWait
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.stacks import Frame
+from ddpnb.model.stacks import UNRECORDED_WORK, Frame
 from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, line, record
 
 LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1400, "_try_get_data", user=False)
@@ -203,3 +203,44 @@ def test_the_last_site_without_calls_is_that_of_a_phase():
 
 def test_nothing_known_is_no_site():
     assert last_site(Rank(0).record) == NO_SITE
+
+
+# -- in communication that does not pass the door
+
+
+UNSEEN = Frame("/venv/lib/vllm/pynccl.py", 30, "all_reduce", user=False, unseen="pynccl of vllm")
+
+
+def test_a_rank_in_a_library_waits_there_and_not_in_a_call_that_it_has_begun():
+    rank = Rank(0).issues("all_reduce", line(5), device="cuda").idles(9.0, line(8), still_s=9.0)
+    assert standing(rank).call.seq == 1
+    found = standing(rank.has_stack(Frame(FILE, 8, "main"), UNSEEN))
+    assert (found.state, found.call, found.function) == (RankState.WAITING, None, "all_reduce of pynccl of vllm")
+    assert found.elsewhere and found.expired(5.0) and not found.expired(10.0)
+
+
+def test_a_wait_for_several_calls_together_is_one_for_these():
+    """The Work of a coalescing manager has no record of its own."""
+    work = Frame("/venv/lib/ddpnb/recorder/waits.py", 70, "watched_wait", user=False, unseen=UNRECORDED_WORK)
+    rank = Rank(0).idles(9.0, line(8), still_s=9.0).has_stack(Frame(FILE, 8, "main"), work)
+    assert standing(rank).function == "wait of a Work that is not recorded"
+    assert standing(rank.issues("send", line(5), peer=1, device="cuda")).call.op == "send"
+
+
+def test_a_rank_that_computes_in_a_library_computes():
+    assert standing(Rank(0).computes(line(8)).has_stack(LOSS, UNSEEN)).state is RankState.COMPUTING
+
+
+def test_a_group_in_python_that_waits_in_a_recorded_call_waits_for_that():
+    group = Frame(FILE, 3, "allreduce", unseen="Managed (a group in Python)")
+    found = standing(Rank(0).waits("all_reduce", line(3)).has_stack(LOSS, group, TORCH_FRAME))
+    assert (found.state, found.call.seq, found.function) == (RankState.WAITING, 1, "")
+
+
+@pytest.mark.parametrize("device", ["cuda", "xpu", "npu", "privateuseone"])
+def test_a_host_that_stands_still_with_a_call_on_any_device_waits_for_it(device):
+    rank = Rank(0).issues("all_reduce", line(5), device=device).idles(40.0, line(8), still_s=40.0)
+    assert (standing(rank).state, standing(rank).call.seq) == (RankState.WAITING, 1)
+    for other in ("cpu", "meta"):
+        issued = Rank(0).issues("all_reduce", line(5), device=other).idles(40.0, line(8), still_s=40.0)
+        assert standing(issued).state is RankState.BLOCKED

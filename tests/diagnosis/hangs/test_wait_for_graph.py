@@ -285,6 +285,12 @@ def test_a_receive_from_a_rank_that_is_not_there_is_stuck_on_no_rank():
     assert missing(recording, 0) == {77}
 
 
+@pytest.mark.parametrize("op", ["send", "recv"])
+def test_a_message_of_a_group_whose_members_are_not_known_accuses_nobody(op):
+    recording = record(Rank(0, 2).waits(op, peer=-1, group=group(0)), Rank(1, 2).finishes())
+    assert missing(recording, 0) == stuck_in(recording) == set()
+
+
 def test_turns_count_calls_that_have_left_the_ring():
     """Of 5000 sends and receives the last ones are recorded, on one rank more of them than on the other."""
     sender = Rank(0, 2).forgets(4990)
