@@ -100,7 +100,12 @@ class Signatures:
             if isinstance(tensors, tensor_type):
                 tensors = (tensors,)
             # The operation is in a ScriptObject: this is the most expensive call of the door.
-            reduce_op = args[reduce_op_at]._get_method("op")() if reduce_op_at is not None else None
+            reduce_op = None
+            if reduce_op_at is not None:
+                try:
+                    reduce_op = args[reduce_op_at]._get_method("op")()
+                except RuntimeError:  # torch 2.9 does not say it
+                    pass
             root = args[root_at] if root_at is not None else None
             exchanged = None if outputs_at is None else _exchanged(spec, args)
             key: Any
