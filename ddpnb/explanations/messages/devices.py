@@ -135,6 +135,57 @@ def visible(raised: Raised) -> Explained | None:
     return None
 
 
+_NO_DRIVER = re.compile(
+    r"Found no NVIDIA driver on your system|CUDA driver initialization failed, you might not have a CUDA gpu"
+)
+_OLD_DRIVER = re.compile(
+    r"NVIDIA driver on your system is too old(?: \(found version (\d{4,6})\))?"
+    r"|CUDA driver version is insufficient for CUDA runtime version"
+)
+_UNUSABLE = re.compile(
+    r"CUDA unknown error - this may be due to an incorrectly set up environment|Error 802: system not yet initialized"
+    r"|system not yet initialized"
+)
+_NO_KERNELS = re.compile(r"no kernel image is available for execution on the device")
+_CHECK = "Until then, gloo runs on CPUs. `ddpnb doctor` shows what driver and torch say."
+
+
+def driver(raised: Raised) -> Explained | None:
+    """DDP208: a GPU that cannot be used, whatever the program does."""
+    text = raised.text
+    if _NO_DRIVER.search(text):
+        return Explained(
+            "DDP208",
+            "This torch was built for CUDA, and there is no working NVIDIA driver.",
+            "Install or load the driver (nvidia-smi must list the GPUs); a container must be given them (docker run --gpus "
+            f"all, the NVIDIA container toolkit). {_CHECK}",
+        )
+    if match := _OLD_DRIVER.search(text):
+        number = int(match[1] or 0)  # 12020
+        newest = f"CUDA {number // 1000}.{number % 1000 // 10}" if number else "an older CUDA"
+        return Explained(
+            "DDP208",
+            f"The NVIDIA driver is too old for this torch: it runs {newest}.",
+            f"Update the driver, or install a build of torch for {newest} (pytorch.org). {_CHECK}",
+        )
+    if _UNUSABLE.search(text):
+        return Explained(
+            "DDP208",
+            "The NVIDIA driver is there, and CUDA cannot be used.",
+            "Check nvidia-smi and the kernel log (sudo dmesg -T | grep -iE 'nvrm|xid'); load nvidia-uvm; machines with "
+            "NVSwitch need the fabric manager (systemctl status nvidia-fabricmanager). Set CUDA_VISIBLE_DEVICES before the "
+            f"program starts, and only to GPUs that are there. {_CHECK}",
+        )
+    if _NO_KERNELS.search(text):
+        return Explained(
+            "DDP208",
+            "This build of torch has no kernels for this GPU.",
+            "Compare torch.cuda.get_arch_list() with torch.cuda.get_device_capability(), and install a build for this "
+            "architecture (pytorch.org).",
+        )
+    return None
+
+
 _OUT_OF_MEMORY = re.compile(
     r"\b(CUDA|HIP|XPU|NPU|MPS)(?: backend)? out of memory\b|CUDA error: out of memory|[Cc]uda failure(?: 2)? '?out of memory"
 )
@@ -250,4 +301,4 @@ def fault(raised: Raised) -> Explained | None:
     return None
 
 
-RULES = (shared, wrong_device, host_tensor, device_ids, visible, memory, fault)
+RULES = (shared, wrong_device, host_tensor, device_ids, driver, visible, memory, fault)
