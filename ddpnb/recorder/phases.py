@@ -78,7 +78,7 @@ class Phases(Hooks):
         self.replace(torch.autograd, "backward", self._backward)
         self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
         steps = Steps(self.box)
-        steps.install()
+        steps.put()
         self.on_removal(steps.remove)
 
     def environment(self) -> None:
