@@ -147,7 +147,7 @@ _UNUSABLE = re.compile(
     r"|system not yet initialized"
 )
 _NO_KERNELS = re.compile(r"no kernel image is available for execution on the device")
-_CHECK = "Until then, gloo runs on CPUs. `ddpnb doctor` shows what driver and torch say."
+_CHECK = "Until then, gloo runs on CPUs."
 
 
 def driver(raised: Raised) -> Explained | None:
