@@ -281,6 +281,12 @@ _BROKEN = re.compile(
 )
 
 
+_DIAGNOSIS = re.compile(
+    r"NCCL DIAG \[INFO\] {0,4}(?:p2p: (read|write) mismatch srcRank=(\d{1,7}) .{0,80}?dstRank=(\d{1,7}) .{0,80}?path=(\w{1,20})"
+    r"|(ECC: uncorrected volatile errors|NVLink: inactive link\(s\)) on rank\(s\) \{([\d,. ]{1,200})\}?)"
+)
+
+
 def fault(raised: Raised) -> Explained | None:
     """DDP206. A plain illegal access is the program's error, and no rule matches it."""
     replace = (
@@ -296,6 +302,15 @@ def fault(raised: Raised) -> Explained | None:
                 "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to rule out the device."
             )
         return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {match[1]}: {what}.", remedy)
+    if match := _DIAGNOSIS.search(raised.text):
+        what = (
+            f"{match[5]} on ranks {match[6]} of a communicator"
+            if match[5]
+            else (
+                f"wrong data over the link ({match[4]}) between the GPUs of ranks {match[2]} and {match[3]} of a communicator"
+            )
+        )
+        return Explained("DDP206", f"NCCL's diagnostics found {what}.", replace)
     if match := _BROKEN.search(raised.text):
         return Explained("DDP206", f"The GPU itself failed: {match[0]}.", replace)
     return None
