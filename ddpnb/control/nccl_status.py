@@ -51,7 +51,7 @@ class Answer:
     def still(self, earlier: Answer | None) -> facts.Found:
         """The facts, without the calls of ranks if any has launched one since an earlier answer: counts race then."""
         kept = self.found
-        if earlier is None or not ras.stands_still(earlier.text, self.text):
+        if earlier is None or not ras.unchanged(earlier.text, self.text):
             kept = tuple(fact for fact in kept if not isinstance(fact, (facts.CallSeen, facts.Progress)))
         return facts.Found(self.path, ras.NAME, kept)
 
@@ -61,9 +61,8 @@ def ask(pids: Iterable[int]) -> Answer | None:
     known = set(pids)
     for where in _places(known):
         text = nccl_ras.status(where)
-        found = tuple(ras.read(logs.read("", text))) if text else ()
-        if known & {fact.speaker.pid for fact in found if isinstance(fact, facts.Identity)}:
-            return Answer(*where, text, found)
+        if text and known & ras.processes(text):
+            return Answer(*where, text, tuple(ras.read(logs.read("", text))))
     return None
 
 
@@ -74,12 +73,12 @@ def checks(pids: Iterable[int], *, diagnose: bool) -> list[Check]:
         return [Check(_NAME, "unknown", "does not answer for these processes", section=_SECTION, todo=_SILENT)]
     version = next(iter(_VERSION.findall(answer.text)), ("", ""))
     size = max((fact.size for fact in answer.found if isinstance(fact, facts.WorldSize)), default=0)
-    told = f"NCCL {''.join(version) or 'of an unknown version'} answers at {answer.path} for {size} rank{'s' * (size != 1)}"
+    said = f"NCCL {''.join(version) or 'of an unknown version'} answers at {answer.path} for {size} rank{'s' * (size != 1)}"
     messages = answer.messages
     if messages:
         more = f" and {len(messages) - _SHOWN} more" if len(messages) > _SHOWN else ""
-        told += f": {' '.join(messages[:_SHOWN])}{more}"
-    found = [Check(_NAME, "warning" if messages else "ok", told, section=_SECTION, todo=_TODO if messages else "")]
+        said += f": {one_line(' '.join(messages[:_SHOWN]))}{more}"
+    found = [Check(_NAME, "warning" if messages else "ok", said, section=_SECTION, todo=_TODO if messages else "")]
     lines = _DIAGNOSIS.findall(nccl_ras.diagnostics((answer.host, answer.port))) if diagnose else []
     wrong = [shortened(one_line(text), 300) for state, text in lines if state != "OK"]
     if lines:
@@ -93,7 +92,7 @@ def checks(pids: Iterable[int], *, diagnose: bool) -> list[Check]:
 
 
 def _places(pids: Iterable[int]) -> list[tuple[str, int]]:
-    """The addresses that these processes were told."""
+    """The addresses that the environments of these processes give."""
     found: dict[tuple[str, int], None] = {}
     for pid in sorted(pids):
         try:

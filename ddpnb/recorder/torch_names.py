@@ -142,7 +142,7 @@ NAMES: tuple[TorchName, ...] = (
     TorchName(
         "torch.nn.Module()._ddp_params_and_buffers_to_ignore",
         ("tracked_model",),
-        "parameters that DDP is told to ignore are compared too",
+        "parameters that DDP ignores are compared too",
     ),
     TorchName(
         "torch.distributed.tensor.DTensor()._local_tensor",

@@ -90,13 +90,18 @@ class _Communicator:
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
 
-def stands_still(before: str, after: str) -> bool:
+def unchanged(before: str, after: str) -> bool:
     """Whether no rank has launched anything between two answers of one job: counts that differ then are no race."""
     counts = [
         {(each.name, op): (own, each.usual.get(op)) for each in _communicators(text) for op, own in each.counts.items()}
         for text in (before, after)
     ]
     return bool(counts[0]) and counts[0] == counts[1]
+
+
+def processes(text: str) -> set[int]:
+    """The process IDs that an answer names."""
+    return {one.pid for each in _communicators(text) for one in each.known.values()}
 
 
 def _communicators(text: str) -> list[_Communicator]:
@@ -107,8 +112,8 @@ def read(log: Log) -> Iterator[Fact]:
     """The world size, which ranks do not answer, and in which operations the ranks differ."""
     communicators = _communicators(log.text)
     said = [int(match[1]) for pattern in (_SUMMARY, _TOTAL) for match in pattern.finditer(log.text)]
-    processes = {(one.host, one.pid) for each in communicators for one in each.known.values()}
-    total = max(said or [len(processes), *(each.size for each in communicators)], default=0)
+    named = {(one.host, one.pid) for each in communicators for one in each.known.values()}
+    total = max(said or [len(named), *(each.size for each in communicators)], default=0)
     if not communicators and not said:
         return
     if 0 < total <= _MOST:

@@ -145,12 +145,12 @@ def test_communicators_of_parts_of_a_job_have_ranks_of_their_own():
     }  # fmt: skip
 
 
-def test_counts_that_stand_still():
+def test_counts_that_do_not_change():
     first, later = job({0: 57, 1: 56}), job({0: 58, 1: 56})
-    assert ras.stands_still(first, first) and not ras.stands_still(first, later)
-    assert not ras.stands_still("", "") and not ras.stands_still(first, "")
+    assert ras.unchanged(first, first) and not ras.unchanged(first, later)
+    assert not ras.unchanged("", "") and not ras.unchanged(first, "")
     text = _HEAD + _COUNTS.format("AllGather")
-    assert ras.stands_still(text, text) and not ras.stands_still(text, text.replace("641", "642"))
+    assert ras.unchanged(text, text) and not ras.unchanged(text, text.replace("641", "642"))
 
 
 def test_a_job_without_differences():
