@@ -135,10 +135,10 @@ class RankRecord:
             f"This version of torch has no {given_name(event.function)}: what rank {self.rank} does there is not recorded."
             for event in self.events(FunctionNotFound)
         ]
-        found += [f"Not known with {event.sentence}" for event in self.events(TorchDiffers)[:1]]
+        found += [event.sentence for event in self.events(TorchDiffers)[:1]]
         found += [
             f"Hooks of ddpnb failed on rank {self.rank}, and what they watch is not recorded: "
-            f"{given_name(event.error.strip().rpartition(chr(10))[2])}."
+            f"{given_name(event.error.strip().rpartition(chr(10))[2].partition('. Did you mean')[0])}."
             for event in self.events(HooksDetached)[:1]
         ]
         for event in self.events(LinesNotRecorded)[:1]:

@@ -149,5 +149,6 @@ class TorchDiffers(Event):
 
     @property
     def sentence(self) -> str:
-        newer = " is newer than all that ddpnb was tested with:" if self.newer else ":"
-        return f"torch {given_name(self.version)}{newer} {'; '.join(map(given_name, self.without))}."
+        torch, lost = f"torch {given_name(self.version)}", "; ".join(map(given_name, self.without))
+        newer = f"{torch} is newer than all that ddpnb was tested with. Not known with it: {lost}."
+        return newer if self.newer else f"Not known with {torch}: {lost}."
