@@ -50,8 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     claim(arguments.json, arguments.save)
     with attach(arguments.target, patience=arguments.patience) as job:
-        pids = job._found.ranks.values()
-        of_nccl = nccl_status.ask(pids)
+        of_nccl = nccl_status.ask(job._found.ranks.values())
         if not job.recorded:
             say(f"this job is not recorded; reading its stacks for {arguments.patience:g} s")
             job.run.wait(arguments.patience + _LOOK_S)
@@ -62,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
             diagnosis = diagnosis if recording.report is None else diagnose(recording, arguments.patience)
         show(str(job.status()))
         if of_nccl is not None:
-            show("\n".join(f"{one.name}: {one.told}" for one in nccl_status.checks(pids, diagnose=False)))
+            show("\n".join(f"{one.name}: {one.told}" for one in nccl_status.checks(of_nccl, diagnose=False)))
         if arguments.stacks:
             show(stacks.text(merge(recording)))
         show_diagnosis(diagnosis)

@@ -48,7 +48,7 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
     peers = next((one["peers"] for one in found.values() if one["peers"]), {})
     checks += [_peers(peers)] if peers else []
     if ranks.plan.backend == "nccl":
-        checks += nccl_status.checks([ranks.processes.pid(rank) for rank in range(ranks.size)], diagnose=True)
+        checks += nccl_status.checks(nccl_status.ask(map(ranks.processes.pid, range(ranks.size))), diagnose=True)
     silent = [rank for rank in answers if rank not in found]
     if why or silent:
         told = why or f"{phrases.ranks(silent)} did not end within {_MEASURE_S:g} s"

@@ -66,9 +66,8 @@ def ask(pids: Iterable[int]) -> Answer | None:
     return None
 
 
-def checks(pids: Iterable[int], *, diagnose: bool) -> list[Check]:
-    """What NCCL says of the job of these processes, for the doctor; ``diagnose``: it may also compare its ranks now."""
-    answer = ask(pids)
+def checks(answer: Answer | None, *, diagnose: bool) -> list[Check]:
+    """An answer in a few lines; ``diagnose``: NCCL may also compare GPUs and settings of the ranks now."""
     if answer is None:
         return [Check(_NAME, "unknown", "does not answer for these processes", section=_SECTION, todo=_SILENT)]
     version = next(iter(_VERSION.findall(answer.text)), ("", ""))

@@ -12,7 +12,8 @@ import time
 from collections.abc import Mapping
 
 _PORT = 28028
-_CONNECT_S, _LEG_S, _ANSWER_S = 1.0, 5, 15.0  # NCCL takes two legs at most
+_CONNECT_S, _GREETING_S, _ANSWER_S = 1.0, 2.0, 15.0
+_TIMEOUT = b"TIMEOUT 5\n"  # seconds that other processes get; NCCL waits for twice that at most
 _LONGEST = 64 << 20
 _LINE = 4096
 _REFUSED = (b"ERROR", b"BUSY")
@@ -44,11 +45,9 @@ def _ask(where: tuple[str, int], *commands: bytes) -> str:
     until = time.monotonic() + _ANSWER_S
     try:
         with socket.create_connection(where, _CONNECT_S) as connection:
-            greeting = _line(connection, b"CLIENT PROTOCOL 2\n", until)
-            if (
-                not greeting.startswith(b"SERVER PROTOCOL ")
-                or _line(connection, b"TIMEOUT %d\n" % _LEG_S, until) != b"OK"
-            ):
+            soon = time.monotonic() + _GREETING_S
+            greeting = _line(connection, b"CLIENT PROTOCOL 2\n", soon)
+            if not greeting.startswith(b"SERVER PROTOCOL ") or _line(connection, _TIMEOUT, soon) != b"OK":
                 return ""
             for command in commands[:-1]:
                 _line(connection, command, until)  # an older NCCL does not know it

@@ -55,17 +55,17 @@ def test_checks_of_the_doctor():
     )
     with Server("", diagnostics=report) as server, processes(server.address) as pids:
         server._status = [job({0: 5, 1: 5}, pids=pids)]
-        ras, differ = nccl_status.checks(pids, diagnose=True)
+        ras, differ = nccl_status.checks(nccl_status.ask(pids), diagnose=True)
         assert (ras.name, ras.state) == ("NCCL RAS", "ok")
         assert ras.told == f"NCCL 2.30.7 answers at {server.address} for 2 ranks"
         assert (
             differ.state == "warning" and "NCCL_DEBUG=INFO on rank(s) {0}" in differ.told and differ.told.isprintable()
         )
         server._diagnostics = report.splitlines(keepends=True)[0]
-        assert nccl_status.checks(pids, diagnose=True)[1].state == "ok"
-        assert len(nccl_status.checks(pids, diagnose=False)) == 1
+        assert nccl_status.checks(nccl_status.ask(pids), diagnose=True)[1].state == "ok"
+        assert len(nccl_status.checks(nccl_status.ask(pids), diagnose=False)) == 1
         server._status = [job({0: 5}, (1,), pids=pids)]
-        (ras,) = nccl_status.checks(pids, diagnose=False)
+        (ras,) = nccl_status.checks(nccl_status.ask(pids), diagnose=False)
         assert ras.state == "warning" and "rank 1 does not answer" in ras.told
 
 
@@ -73,5 +73,5 @@ def test_checks_of_the_doctor():
 def test_an_answer_that_says_nothing(text):
     with Server(text) as server, processes(server.address, 1) as pids:
         assert nccl_status.ask(pids) is None
-        (check,) = nccl_status.checks(pids, diagnose=True)
+        (check,) = nccl_status.checks(nccl_status.ask(pids), diagnose=True)
         assert check.state == "unknown" and "NCCL_RAS_ENABLE" in check.todo

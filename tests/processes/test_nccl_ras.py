@@ -57,6 +57,7 @@ def test_nobody_listens():
 )
 def test_something_else_listens(server, monkeypatch):
     monkeypatch.setattr(nccl_ras, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(nccl_ras, "_GREETING_S", 0.3)
     with Server("{", **server) as other:
         assert nccl_ras.status(other.where) == ""
 
