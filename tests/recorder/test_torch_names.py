@@ -397,6 +397,7 @@ print(json.dumps([plain == recorded, [call.op for call in reader.calls()][-1:], 
 """
 
 
+@pytest.mark.full
 def test_a_program_trains_on_a_torch_without_some_names(forked):
     """Each set of hooks falls alone, and a run says which."""
     done = forked.run(NEWER)
