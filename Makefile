@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # The tests start many hundred processes: without bytecode each of them compiles ddpnb again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: lab test test-all lint check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others torch-tests matrix gpu docs clean
+.PHONY: lab test test-all test-torch lint check browser network cluster pictures torture torture-signals torture-hosts torture-cluster torture-others torch-tests matrix gpu docs clean
 
 # make lab ARGS="--port 9999 --no-browser": what follows is JupyterLab's.
 lab: $(VENV)/.installed
@@ -28,6 +28,22 @@ test: $(VENV)/.tested browser network lint
 # Everything, live: scenarios run on real ranks, and recordings that changed are written: look at `git diff`.
 test-all: $(VENV)/.tested browser network check
 	$(PYTEST) --full
+
+# Names, signatures and error texts of another torch, and the tests of recorder and reports with it, in an environment of its own
+# (5 GB). `make test-torch VERSION=2.13.0`; without an index that has it: PIP_CONFIG_FILE=/dev/null.
+TORCH_VENV ?= .venv-torch-$(VERSION)
+
+test-torch: $(TORCH_VENV)/.tested
+	@$(TORCH_VENV)/bin/python -m tests.torch_names
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider --full tests/explanations/messages/test_made.py
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider tests/recorder tests/reports tests/processes/test_contract.py $(ARGS)
+
+$(TORCH_VENV)/.tested: pyproject.toml tests/constraints.txt
+	@test -n "$(VERSION)" || { echo "ddpnb: which torch? make test-torch VERSION=2.13.0"; exit 2; }
+	$(PYTHON) -m venv $(TORCH_VENV)
+	grep -v '^torch==' tests/constraints.txt >$(TORCH_VENV)/constraints.txt
+	$(TORCH_VENV)/bin/pip install -q --no-cache-dir -c $(TORCH_VENV)/constraints.txt torch==$(VERSION) -e ".[test]"
+	touch $@
 
 lint: $(VENV)/.tested
 	@$(BIN)/ruff check --quiet .
@@ -130,4 +146,4 @@ $(VENV)/.documented: $(VENV)/.installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(MATRIX) site build
+	rm -rf $(VENV) $(MATRIX) .venv-torch-* site build

@@ -35,6 +35,8 @@ def run(arguments: argparse.Namespace) -> int:
     """List the jobs, or show one; returns the exit status."""
     from ddpnb.cli import claim, say
     from ddpnb.cli.run import save, show_diagnosis
+    from ddpnb.control import nccl_status, unprefixed
+    from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.job import attach, jobs
     from ddpnb.render import stacks
     from ddpnb.views.merged_stacks import merge
@@ -48,12 +50,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     claim(arguments.json, arguments.save)
     with attach(arguments.target, patience=arguments.patience) as job:
+        of_nccl = nccl_status.ask(job._found.ranks.values())
         if not job.recorded:
             say(f"this job is not recorded; reading its stacks for {arguments.patience:g} s")
             job.run.wait(arguments.patience + _LOOK_S)
         recording = job.snapshot()
         diagnosis = job.diagnosis
+        if of_nccl is not None and not job.recorded:
+            recording = unprefixed.joined(job._found, recording, of_nccl)
+            diagnosis = diagnosis if recording.report is None else diagnose(recording, arguments.patience)
         show(str(job.status()))
+        if of_nccl is not None:
+            show("\n".join(f"{one.name}: {one.told}" for one in nccl_status.checks(of_nccl, diagnose=False)))
         if arguments.stacks:
             show(stacks.text(merge(recording)))
         show_diagnosis(diagnosis)

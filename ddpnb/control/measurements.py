@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddpnb.control import nccl_status
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.startup import Startup
 from ddpnb.model import phrases
@@ -46,6 +47,8 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
     checks = software.of_ranks({rank: one["software"] for rank, one in found.items()}, driver)
     peers = next((one["peers"] for one in found.values() if one["peers"]), {})
     checks += [_peers(peers)] if peers else []
+    if ranks.plan.backend == "nccl":
+        checks += nccl_status.checks(nccl_status.ask(map(ranks.processes.pid, range(ranks.size))), diagnose=True)
     silent = [rank for rank in answers if rank not in found]
     if why or silent:
         told = why or f"{phrases.ranks(silent)} did not end within {_MEASURE_S:g} s"

@@ -1,13 +1,14 @@
-"""A Recording of a job that was started without ddpnb and runs here: stacks, and the dumps of flight recorders."""
+"""A Recording of a job that was started without ddpnb and runs here: stacks, dumps of flight recorders, what NCCL counts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import psutil
 
+from ddpnb.control import nccl_status
 from ddpnb.control.inspection import Inspection
 from ddpnb.control.job_ranks import JobRanks
 from ddpnb.errors import UsageError
@@ -28,7 +29,7 @@ def read(pids: Sequence[int], patience: float) -> Recording:
     """Watch the ranks of a job on this host for ``patience`` seconds, and record them.
 
     Ranks of NCCL whose flight recorder has a pipe (``TORCH_NCCL_DEBUG_INFO_PIPE_FILE``) are asked for a dump; dumps that they
-    have written before are taken too.
+    have written before are taken too. NCCL's RAS service is asked at the begin and at the end.
 
     Args:
         pids: processes of the job: a launcher, or ranks.
@@ -48,21 +49,42 @@ def read(pids: Sequence[int], patience: float) -> Recording:
         raise UsageError("these processes are of different jobs.", f"Give those of one of them:\n  {listed}")
     ranks = JobRanks(JobProcesses(job.folder) if job.recorded else UnrecordedProcesses(job), patience)
     try:
-        with ThreadPoolExecutor(1, "ddpnb dumps") as pool:  # the ranks are watched meanwhile
-            dumps = pool.submit(flight_recorders.dumps, [] if job.recorded else _recorders(job))
+        unrecorded = {} if job.recorded else job.ranks
+        with ThreadPoolExecutor(2, "ddpnb dumps") as pool:  # the ranks are watched meanwhile
+            dumps = pool.submit(flight_recorders.dumps, _recorders(unrecorded))
+            first = pool.submit(nccl_status.ask, unrecorded.values())
             run = ranks.last_run
             assert run is not None
             run.wait(patience + _LOOK_S)
             recording = run.recording or Inspection(ranks).snapshot()
-            paths = dumps.result()
+            paths, earlier = dumps.result(), first.result()
     finally:
         ranks.close()
-    return _with_dumps(job, recording, list(paths.values())) if paths else recording
+    return joined(job, recording, earlier, list(paths.values()))
 
 
-def _recorders(job: FoundJob) -> list[FlightRecorder]:
+def joined(
+    job: FoundJob, recording: Recording, earlier: nccl_status.Answer | None, dumps: Sequence[str] = ()
+) -> Recording:
+    """A Recording of stacks, with what dumps and NCCL's RAS service say of the same ranks.
+
+    Args:
+        job: that was started without ddpnb.
+        recording: of its stacks.
+        earlier: what the service answered some time before: only counts that stay are those of a hang.
+        dumps: paths.
+    """
+    found = flight_recorder.read(files.find(dumps)) if dumps else []
+    if earlier is not None and (answer := nccl_status.ask(job.ranks.values())) is not None:
+        of_nccl = answer.still(earlier)
+        told = any(isinstance(fact, (facts.CallSeen, facts.Message, facts.Waiting)) for fact in of_nccl.facts)
+        found += [of_nccl] if told and not dumps else []  # dumps say more of each call
+    return _with_reports(job, recording, found) if found else recording
+
+
+def _recorders(ranks: Mapping[int, int]) -> list[FlightRecorder]:
     found: list[FlightRecorder] = []
-    for rank, pid in job.ranks.items():
+    for rank, pid in ranks.items():
         try:
             process = psutil.Process(pid)
             found.append(FlightRecorder(rank, process.environ(), process.cwd(), process.create_time()))
@@ -71,8 +93,8 @@ def _recorders(job: FoundJob) -> list[FlightRecorder]:
     return found
 
 
-def _with_dumps(job: FoundJob, recording: Recording, dumps: list[str]) -> Recording:
-    """What the stacks and the dumps show together."""
+def _with_reports(job: FoundJob, recording: Recording, found: Sequence[facts.Found]) -> Recording:
+    """What the stacks and other reports show together."""
     told: list[facts.Fact] = [facts.WorldSize(job.size)]
     for rank, record in recording.ranks.items():
         speaker = facts.Speaker(rank, record.pid)
@@ -82,5 +104,5 @@ def _with_dumps(job: FoundJob, recording: Recording, dumps: list[str]) -> Record
             told.append(facts.StacksSeen(speaker, record.stacks, record.process.activity == "idle"))
         if record.ending is not None:
             told.append(facts.Ended(speaker, record.ending))
-    found = [facts.Found(job.target, _FORMAT, tuple(told)), *flight_recorder.read(files.find(dumps))]
-    return replace(together.recording(found), sources=recording.sources, taken_ns=recording.taken_ns)
+    every = [facts.Found(job.target, _FORMAT, tuple(told)), *found]
+    return replace(together.recording(every), sources=recording.sources, taken_ns=recording.taken_ns)

@@ -185,7 +185,7 @@ def _of_report(recording: Recording, exit_codes: dict[int, int | None], patience
 def _with_gaps(recording: Recording, finding: Finding) -> Finding:
     """An error says what was not recorded of the ranks that it names."""
     ranks = sorted(finding.concerned & set(recording.ranks)) if finding.severity == "error" else ()
-    gaps = tuple(gap for rank in ranks for gap in recording.ranks[rank].gaps)
+    gaps = tuple(dict.fromkeys(gap for rank in ranks for gap in recording.ranks[rank].gaps))
     return replace(finding, evidence=(*finding.evidence, *gaps)) if gaps else finding
 
 

@@ -16,7 +16,14 @@ from ddpnb.model.calls import Call
 from ddpnb.model.curves import Curves
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, EventState
-from ddpnb.model.events.runs import Compilation, DoorDetached, FunctionNotFound, LinesNotRecorded
+from ddpnb.model.events.runs import (
+    Compilation,
+    DoorDetached,
+    FunctionNotFound,
+    HooksDetached,
+    LinesNotRecorded,
+    TorchDiffers,
+)
 from ddpnb.model.events.startup import MeshMade
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
@@ -150,6 +157,12 @@ class RankRecord:
         found += [
             f"This version of torch has no {given_name(event.function)}: what rank {self.rank} does there is not recorded."
             for event in self.events(FunctionNotFound)
+        ]
+        found += [event.sentence for event in self.events(TorchDiffers)[:1]]
+        found += [
+            f"Hooks of ddpnb failed on rank {self.rank}, and what they watch is not recorded: "
+            f"{given_name(event.error.strip().rpartition(chr(10))[2].partition('. Did you mean')[0])}."
+            for event in self.events(HooksDetached)[:1]
         ]
         for event in self.events(LinesNotRecorded)[:1]:
             what = "only for the run as a whole, not in windows" if event.whole else "not recorded"
@@ -342,7 +355,7 @@ class Recording:
     @property
     def gaps(self) -> tuple[str, ...]:
         """What was not recorded, in sentences."""
-        return tuple(gap for _, record in sorted(self.ranks.items()) for gap in record.gaps)
+        return tuple(dict.fromkeys(gap for _, record in sorted(self.ranks.items()) for gap in record.gaps))
 
     @property
     def has_all_events(self) -> bool:

@@ -42,7 +42,8 @@ class Bypass:
         self._parts = {
             id(part): watched for watched, module in wrapped if module is not None for part in module.modules()
         }
-        if self.hook is None and self._parts and not self._compiles:
+        known = hasattr(DistributedDataParallel, "_active_ddp_module")  # else every forward looks like a direct call
+        if self.hook is None and self._parts and known and not self._compiles:
             self.hook = nn_module.register_module_forward_pre_hook(self._on_any_forward)
 
     def end(self) -> None:

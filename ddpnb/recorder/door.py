@@ -43,7 +43,7 @@ from ddpnb.recorder.hooks import hide, place, say_failed
 from ddpnb.recorder.in_flight import Flight
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
-from ddpnb.recorder.signatures import NOT_COMPARED, OPS, OpSpec, Signatures, exchanged
+from ddpnb.recorder.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
 from ddpnb.recorder.user_frames import calling_frame_from, is_user_file, library_of, user_path
 from ddpnb.recorder.waits import asked, watched
 
@@ -66,6 +66,13 @@ _STATE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.PROGRESS_AT
 Entry = tuple[int, int, bool]
 _put_time = struct.Struct("<Q").pack_into
 _get_stamp = struct.Struct("<Q").unpack_from
+
+
+def _reduction(op: Any) -> int:
+    try:
+        return op._get_method("op")()
+    except RuntimeError:  # torch 2.9 does not say it
+        return UNKNOWN
 
 
 class Door:
@@ -236,7 +243,7 @@ class Door:
                 if reduce_op_at is not None:
                     reduction = reduction_of(caller)
                     if reduction is None:  # it is in a ScriptObject, which is dear to ask
-                        reduction = args[reduce_op_at]._get_method("op")()
+                        reduction = _reduction(args[reduce_op_at])
                 signature, agreed, on_cpu, exchange = signature_of(
                     tensors,
                     reduction,

@@ -58,6 +58,14 @@ class Hooks:
         """Put the hooks in place."""
         raise NotImplementedError
 
+    def put(self) -> None:
+        """Put the hooks in place; where this torch has not what they need, this set of hooks alone is left out."""
+        try:
+            self.install()
+        except Exception as error:
+            self.fail()
+            self.box.on_new_table.append(functools.partial(self.box.emit, HooksDetached(error=sentence(error))))
+
     def remove(self) -> None:
         """Put the originals back."""
         self._alive.clear()
@@ -249,7 +257,7 @@ _IN_MODULES: dict[tuple[int, str], tuple[ModuleType, list[Any]]] = {}
 def put_in_place(*sets: Hooks) -> None:
     """Put these sets of hooks in place, also in the modules that have imported the functions by name."""
     for hooks in sets:
-        hooks.install()
+        hooks.put()
     _hide_own_code()
     _rebind()
 

@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from ddpnb.recorder.phases import versions
 from ddpnb.recorder.protocol import DEVICE
+from ddpnb.recorder.torch_names import TESTED, lost, version
 
 SIZES = (4 << 10, 1 << 20, 64 << 20)  # bytes of an all-reduce
 _SMALLER = 4  # by which a size is divided that would take too long
@@ -56,6 +57,12 @@ def software() -> dict[str, Any]:
     if getattr(torch.version, "hip", None):
         found["hip"] = str(torch.version.hip)
     found |= {"devices": torch.cuda.device_count(), "threads": torch.get_num_threads()}
+    found |= {"newer": version() > TESTED[1], "not_known": lost()}
+    if torch.version.cuda and not found["devices"]:
+        try:
+            torch.cuda.init()
+        except (RuntimeError, AssertionError) as error:  # it says why
+            found["unusable"] = str(error)[:400]
     if found["devices"]:
         found["architectures"] = torch.cuda.get_arch_list()
     return found

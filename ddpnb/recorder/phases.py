@@ -83,7 +83,7 @@ class Phases(Hooks):
         self.after(DeviceMesh, "__init__", self._mesh_made)
         self.after(torch, "set_num_threads", lambda _none, count: self.emit(ThreadsSet(threads=int(count))))
         steps = Steps(self.box)
-        steps.install()
+        steps.put()
         self.on_removal(steps.remove)
 
     def environment(self) -> None:
@@ -269,7 +269,7 @@ class Phases(Hooks):
 
         return destroy_process_group
 
-    def _mesh_made(self, _none: None, mesh: Any, *_: Any, **__: Any) -> None:
+    def _mesh_made(self, _none: None, mesh: Any, /, *_: Any, **__: Any) -> None:
         with contextlib.suppress(Exception):  # of one that is on no device, or of a version that keeps it elsewhere
             names = mesh.mesh_dim_names
             made = self._door.groups.meets(names, mesh.mesh) if names else None

@@ -22,6 +22,7 @@ from ddpnb.recorder.own_ranks import OwnRanks
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.replicated import Replicated
+from ddpnb.recorder.torch_names import note
 from ddpnb.recorder.training import Training
 
 
@@ -61,6 +62,7 @@ class Recorder:
         ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
+        note(self.box, rank)
         self.door.open()
         put_in_place(*self.hooks)
         # A forked child (a data loader's worker) shares the box's memory: it must not write there.

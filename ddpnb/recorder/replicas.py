@@ -141,8 +141,7 @@ class Replicas(Hooks):
         if isinstance(getattr(ddp, "module", None), torch.nn.Module):
             watched = self.models.wrapped(ddp)
             # Only now is it known: two arguments, both of which may be left out, say so.
-            synced = bool(getattr(ddp, "forward_sync_buffers", True))
-            self.emit(BuffersSynced(model=watched.number, synced=synced))
+            self.emit(BuffersSynced(model=watched.number, synced=_syncs_buffers(ddp)))
             watched.may_skip = bool(getattr(ddp, "find_unused_parameters", False))
             # The wrapper has just made all ranks equal: what differs later came later.
             watched.turns["updated"] += 1
@@ -154,7 +153,7 @@ class Replicas(Hooks):
         for end in watched.ends:
             self._samples.earlier(watched, end)
         if isinstance(owner, DistributedDataParallel):
-            self.emit(BuffersSynced(model=watched.number, synced=bool(getattr(owner, "forward_sync_buffers", True))))
+            self.emit(BuffersSynced(model=watched.number, synced=_syncs_buffers(owner)))
             watched.turns["updated"] += 1
             if watched.is_readable():
                 digests = watched.digester.digest(watched.parameters, watched.log2, 0)
@@ -260,7 +259,7 @@ class Replicas(Hooks):
             values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
             self._samples.digest(watched, "forward", watched.tensors, names, values)
 
-    def _look_output(self, result: Any, ddp: Any, *_: Any) -> None:
+    def _look_output(self, result: Any, ddp: Any, *_: Any, **__: Any) -> None:
         """Check that the gradient of the output is finite: after averaging the rank is not known."""
         last = self.models.last  # it has just run forward
         if last is None or not last.pace.looking or not torch.is_grad_enabled() or self._watched.get(ddp) is not last:
@@ -419,7 +418,7 @@ class Replicas(Hooks):
             if looked:
                 watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
 
-    def _clipped(self, norm: Any, _parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:
+    def _clipped(self, norm: Any, parameters: Any, max_norm: Any = 0.0, *_args: Any, **_kwargs: Any) -> None:  # noqa: ARG002
         self._left()
         if isinstance(norm, torch.Tensor) and norm.device.type == "cpu":
             self._look_once("clip", ["norm", "max_norm"], lambda: pack("2d", float(norm), float(max_norm)))
@@ -442,6 +441,11 @@ class Replicas(Hooks):
                     self._samples.name((kind, *told.values()), lambda: {"names": names, **told}),
                     values(),
                 )
+
+
+def _syncs_buffers(ddp: Any) -> bool:
+    """Whether the forward passes give all ranks the buffers of rank 0; before torch 2.13, one argument said it."""
+    return bool(getattr(ddp, "forward_sync_buffers", getattr(ddp, "broadcast_buffers", True)))
 
 
 def _gradients(watched: Watched) -> list[Any]:

@@ -17,6 +17,7 @@ from ddpnb.model.events.data import ReplicatedTensor
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import beginning
+from ddpnb.recorder.torch_names import has
 
 _FIRST, _LAST = 4, 64  # of each group: the first are recorded, and then at powers of two
 _DIMENSIONS = 8
@@ -45,25 +46,27 @@ class Replicated(Hooks):
             self._hook()
 
     def _hook(self) -> None:
+        self._hooked = True
+        if not has("torch.distributed.tensor.DTensor.from_local"):
+            return
         from torch.distributed.tensor import DTensor
 
-        self._hooked = True
         self.before(DTensor, "from_local", self._declared)
 
     def _declared(
-        self, tensor: Any, mesh: Any = None, placements: Any = None, *, run_check: bool = False, **_: Any
+        self, local_tensor: Any, device_mesh: Any = None, placements: Any = None, *, run_check: bool = False, **_: Any
     ) -> None:
-        if mesh is None or run_check:
+        if device_mesh is None or run_check:
             return
-        for dimension in range(mesh.ndim):
+        for dimension in range(device_mesh.ndim):
             replicated = placements is None or placements[dimension].is_replicate()
-            if not replicated or mesh.size(dimension) < 2:
+            if not replicated or device_mesh.size(dimension) < 2:
                 continue
-            ranks = tuple(dist.get_process_group_ranks(mesh.get_group(dimension)))
+            ranks = tuple(dist.get_process_group_ranks(device_mesh.get_group(dimension)))
             self._made[ranks] += 1
             number = self._made[ranks]
             if number <= _FIRST or (number <= _LAST and number & (number - 1) == 0):
-                digest = beginning(tensor)
+                digest = beginning(local_tensor)
                 if digest:
-                    shape = tuple(tensor.shape)[:_DIMENSIONS]
+                    shape = tuple(local_tensor.shape)[:_DIMENSIONS]
                     self.emit(ReplicatedTensor(number=number, ranks=ranks, digest=f"{digest:x}", shape=shape))

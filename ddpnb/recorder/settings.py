@@ -41,7 +41,10 @@ def _deterministic(mode: tuple[bool, bool]) -> None:
 
 def _default_device() -> Any:
     # Nobody has set one; to ask torch would load this module.
-    return torch.get_default_device() if "torch.utils._device" in sys.modules else torch.device("cpu")
+    if "torch.utils._device" in sys.modules:
+        with suppress(AttributeError):  # torch 2.9, after the last one was taken back
+            return torch.get_default_device()
+    return torch.device("cpu")
 
 
 def _umask() -> int:

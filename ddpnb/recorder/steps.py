@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
+from torch.utils.data import DataLoader, dataloader
 
 from ddpnb.model.blackbox import MARK_BACKWARD
 from ddpnb.recorder.blackbox import BlackBox
@@ -38,7 +37,7 @@ class Steps(Hooks):
         self.on_removal(hook.remove)
         self.replace(torch.autograd, "backward", self._backward)
         # next() of a loader, and iter(), which starts its workers.
-        self.replace(_BaseDataLoaderIter, "__next__", self._data)
+        self.replace(dataloader._BaseDataLoaderIter, "__next__", self._data)
         self.replace(DataLoader, "__iter__", self._data)
 
     def _step(self) -> Callable[..., None]:

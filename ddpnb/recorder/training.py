@@ -96,7 +96,8 @@ class Training(Hooks):
         setattr(owner, name, classmethod(watched))
         self.on_removal(lambda: setattr(owner, name, original))
 
-    def _ignored(self, _none: Any, _module: Any, names: Any = ()) -> None:
+    def _ignored(self, _none: Any, module: Any, params_and_buffers_to_ignore: Any = ()) -> None:  # noqa: ARG002
+        names = params_and_buffers_to_ignore
         told = [str(name)[:100] for name in names] if isinstance(names, (list, tuple, set, frozenset)) else []
         self.emit(ParametersIgnored(names=tuple(sorted(told)[:20]), count=len(told)))
 
@@ -132,8 +133,8 @@ class Training(Hooks):
         for hook, state in list(hooks):
             self._comm_hook(None, ddp, state, hook)
 
-    def _builtin_hook(self, _none: Any, _ddp: Any, kind: Any = None) -> None:
-        self.emit(CommHook(hook=str(kind)))
+    def _builtin_hook(self, _none: Any, _ddp: Any, comm_hook_type: Any = None) -> None:
+        self.emit(CommHook(hook=str(comm_hook_type)))
 
     def _converted(self, module: Any = None, *_args: Any, **_kwargs: Any) -> None:
         if not isinstance(module, torch.nn.Module):
@@ -143,13 +144,13 @@ class Training(Hooks):
         if layers and (wrapped or list(module.children())):
             self.emit(SyncBatchNormConverted(wrapped=wrapped, layers=layers))
 
-    def _model_loaded(self, module: Any, state: Any = None, *args: Any, **kwargs: Any) -> None:
+    def _model_loaded(self, module: Any, state_dict: Any = None, *args: Any, **kwargs: Any) -> None:
         wrapped = isinstance(module, DistributedDataParallel)
-        keys = tuple(str(key)[:100] for key in list(state)[:4]) if hasattr(state, "keys") else ()
+        keys = tuple(str(key)[:100] for key in list(state_dict)[:4]) if hasattr(state_dict, "keys") else ()
         load = StateLoaded(what="model", class_name=type(module).__name__, wrapped=wrapped, keys=keys)
-        if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state, "keys"):
+        if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state_dict, "keys"):
             own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-            load = replace(load, strict=False, matched=sum(key in own for key in state), given=len(state))
+            load = replace(load, strict=False, matched=sum(key in own for key in state_dict), given=len(state_dict))
         self.emit(load)
 
     def _state_loaded(self, what: str) -> Callable[..., None]:
@@ -162,12 +163,12 @@ class Training(Hooks):
         if pid in (0, os.getpid()) and signal:  # it kills itself: no stack will show afterwards where
             self.emit(ProcessEnds(signal=int(signal)))
 
-    def _saved(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
-        self.emit(CheckpointSaved(path=_path(file), keys=_keys(value)))
+    def _saved(self, obj: Any, f: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        self.emit(CheckpointSaved(path=_path(f), keys=_keys(obj)))
 
-    def _loaded(self, value: Any, file: Any = None, *_args: Any, **_kwargs: Any) -> None:
+    def _loaded(self, value: Any, f: Any = None, *_args: Any, **_kwargs: Any) -> None:
         self.emit(
-            CheckpointRead(path=_path(file), keys=_keys(value), generators=_generators(value), numbers=_numbers(value))
+            CheckpointRead(path=_path(f), keys=_keys(value), generators=_generators(value), numbers=_numbers(value))
         )
 
     def _not_loaded(self, error: Exception, *_: Any, **__: Any) -> None:

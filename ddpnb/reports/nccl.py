@@ -30,9 +30,11 @@ from ddpnb.reports.facts import (
 from ddpnb.reports.logs import Log
 
 NAME = "NCCL debug log"
-MARKS = ("NCCL INFO", "NCCL WARN")
+MARKS = ("NCCL INFO", "NCCL WARN", "NCCL DIAG")
 
 _WARN = re.compile(r"NCCL WARN [^\n]{1,1000}")
+#: NCCL_RUN_DIAGNOSTICS, NCCL_RUN_RAS_DIAGNOSTICS and ``ncclras -D`` (NCCL 2.31 and later)
+_DIAGNOSIS = re.compile(r"NCCL DIAG \[(OK|INFO)\] {0,4}([^\n]{1,1000})")
 #: warnings of calls that failed, whatever the reason: in the network, and on the device
 _FAILED = re.compile(
     r"Got completion from peer|Call to (?:recv|send|ibv_modify_qp|ibv_create_qp)\b[^\n]{0,200} failed"
@@ -46,7 +48,7 @@ _DTYPES = (
 _REDUCES = ("sum", "product", "max", "min", "avg")
 _REDUCING = frozenset({"all_reduce", "reduce", "reduce_scatter"})
 _ROOTED = frozenset({"broadcast", "reduce", "gather", "scatter"})
-_MOST_WARNINGS = 1000
+_MOST_WARNINGS, _MOST_NOTES = 1000, 20
 
 _ENQUEUED = (
     "NCCL's log says what each rank enqueued, not what it finished: a rank may have continued after its last line. "
@@ -86,6 +88,7 @@ def read(log: Log) -> Iterator[Fact]:
                 any_call = True
                 yield from _calls(found.speaker(process), communicator, groups[communicator.identity])
     yield from _warnings(log, found)
+    yield from _diagnostics(log.text)
     if found.processes:
         yield Unknown(_ENQUEUED if any_call else _NO_CALLS)
 
@@ -132,6 +135,22 @@ def _waiting(found: Communicators, groups: dict[communicators.Identity, GroupNam
                     yield CallSeen(
                         found.speaker(process), named, 1, Signature(UNNAMED, device="cuda"), CallState.WAITING
                     )
+
+
+def _diagnostics(text: str) -> Iterator[Fact]:
+    """NCCL's own checks of GPUs and links: broken ones are errors, differences are something to look at."""
+    lines = dict.fromkeys((match[1], match[0].strip()) for match in _DIAGNOSIS.finditer(text))
+    wrong = [line for state, line in lines if state != "OK"][:_MOST_WARNINGS]
+    for line in wrong:
+        if explain(line) is not None:
+            yield Message(NOBODY, line)
+    noted = [line for line in wrong if explain(line) is None]
+    for line in noted[:_MOST_NOTES]:
+        yield Unknown(f"What this means for the job: {line}")
+    if lines and not wrong:
+        yield Unknown(
+            f"NCCL's diagnostics found nothing wrong with GPUs and links ({len(lines)} checks): look elsewhere."
+        )
 
 
 def _warnings(log: Log, found: Communicators) -> Iterator[Fact]:

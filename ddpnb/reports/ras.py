@@ -1,4 +1,4 @@
-"""The output of ``ncclras``, NCCL's client for the state of a running job (NCCL 2.24 and later), as text and as JSON.
+"""The state of a running NCCL job, as its RAS service or ``ncclras`` gives it (NCCL 2.24 and later): text, and JSON (2.28.7).
 
 It counts what each rank of a communicator has launched, since NCCL 2.26 for each kind of operation.
 """
@@ -14,7 +14,18 @@ from typing import Any, cast
 
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.names import UNDECODABLE, given_name
-from ddpnb.reports.facts import CallSeen, Fact, GroupName, Identity, Message, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.facts import (
+    CallSeen,
+    Fact,
+    GroupName,
+    Identity,
+    Message,
+    Progress,
+    Speaker,
+    Unknown,
+    Waiting,
+    WorldSize,
+)
 from ddpnb.reports.logs import Log
 from ddpnb.reports.operations import operation
 
@@ -45,6 +56,16 @@ _PROCESS = re.compile(r"managed by process (\d{1,10}) on node ([\w.:-]{1,200})")
 _MISSING = re.compile(r"The missing ranks?:([\d ,\n]{1,20000})")
 _DEAD = re.compile(r"Process (\d{1,10}) on node ([\w.:-]{1,200}) managing GPUs? ([\d,]{1,200})")
 _REPORTED = re.compile(r"Rank (\d{1,7}) reported ([^\n]{1,80}?) -- (.{0,200})$")
+_COMMA = re.compile(r'("nvml_dev": -?\d{1,6})(\s{1,200}"status")')
+_ENDED = {
+    1: "Unhandled CUDA error",
+    2: "System error",
+    3: "Internal error",
+    4: "Invalid argument",
+    5: "Invalid usage",
+    6: "Remote process error",
+}  # ncclResult_t, in the words of the text format
+_STARTING = 7  # ncclInProgress
 _MOST = 100_000  # ranks
 
 _COUNTS_ONLY = (
@@ -63,15 +84,36 @@ class _Communicator:
     counts: dict[str, dict[int, int]] = field(default_factory=dict[str, dict[int, int]])
     usual: dict[str, int] = field(default_factory=dict[str, int])  # of the ranks that are not listed
     missing: set[int] = field(default_factory=set[int])
+    outside: set[int] = field(default_factory=set[int])  # they answer, and do not know the communicator
+    starting: set[int] = field(default_factory=set[int])
     known: dict[int, Speaker] = field(default_factory=dict[int, Speaker])
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
 
+def unchanged(before: str, after: str) -> bool:
+    """Whether no rank has launched anything between two answers of one job: counts that differ then are no race."""
+    counts = [
+        {(each.name, op): (own, each.usual.get(op)) for each in _communicators(text) for op, own in each.counts.items()}
+        for text in (before, after)
+    ]
+    return bool(counts[0]) and counts[0] == counts[1]
+
+
+def processes(text: str) -> set[int]:
+    """The process IDs that an answer names."""
+    return {one.pid for each in _communicators(text) for one in each.known.values()}
+
+
+def _communicators(text: str) -> list[_Communicator]:
+    return _of_json(text) or list(_of_text(text))
+
+
 def read(log: Log) -> Iterator[Fact]:
     """The world size, which ranks do not answer, and in which operations the ranks differ."""
-    communicators = _of_json(log.text) or list(_of_text(log.text))
+    communicators = _communicators(log.text)
     said = [int(match[1]) for pattern in (_SUMMARY, _TOTAL) for match in pattern.finditer(log.text)]
-    total = max(said or [each.size for each in communicators], default=0)
+    named = {(one.host, one.pid) for each in communicators for one in each.known.values()}
+    total = max(said or [len(named), *(each.size for each in communicators)], default=0)
     if not communicators and not said:
         return
     if 0 < total <= _MOST:
@@ -100,6 +142,9 @@ def _facts(each: _Communicator, *, world: bool) -> Iterator[Fact]:
             who(rank),
             f"NCCL RAS: rank {rank} does not answer: its process is stopped, has ended, or its machine is unreachable.",
         )
+    for rank in sorted(each.starting) if each.missing or each.outside else ():
+        absent = tuple(sorted(each.missing | each.outside))
+        yield Waiting(who(rank), "ncclCommInitRank", absent if world else ())
     for rank, text in sorted(each.errors.items()):
         yield Message(who(rank), f"NCCL RAS: rank {rank} reported {text}.")
     different = {op: counts for op, counts in each.counts.items() if len({*counts.values(), *_usual(each, op)}) > 1}
@@ -199,7 +244,9 @@ def _of_json(text: str) -> list[_Communicator]:
     if start < 0 or '"communicators"' not in text:
         return []
     try:
-        value, _ = json.JSONDecoder().raw_decode(text, start)
+        # NCCL 2.28.9 leaves out a comma in the list of missing ranks.
+        whole = _COMMA.sub(r"\1,\2", text[start:])
+        value, _ = json.JSONDecoder().raw_decode(whole)
         return [_communicator(each) for each in value["communicators"][:_MOST]]
     except UNDECODABLE:
         return []
@@ -208,15 +255,27 @@ def _of_json(text: str) -> list[_Communicator]:
 def _communicator(value: dict[str, Any]) -> _Communicator:
     each = _Communicator(given_name(value.get("hash", "?")), int(value.get("size", 0)))
     for entry in cast("list[dict[str, Any]]", value.get("ranks", ()))[:_MOST]:
-        rank = int(entry["rank"])
-        each.known[rank] = Speaker(rank, int(entry.get("pid", 0)), given_name(entry.get("host", "")))
+        rank = _known(each, entry)
         for name, count in entry.get("collective_counts", {}).items():
             each.counts.setdefault(operation(str(name)), {})[rank] = int(count)
         status = entry.get("status", {})
-        if int(status.get("async_error", 0)) not in (0, 7):
-            each.errors[rank] = f"NCCL error {int(status['async_error'])}"
+        started, failed = int(status.get("init_state", 0)), int(status.get("async_error", 0))
+        if started == _STARTING:
+            each.starting.add(rank)
+        for number in (started, failed):
+            if number not in (0, _STARTING):
+                each.errors[rank] = f"{_ENDED.get(number, 'Unexpected error')} (NCCL error {number})"
+        if status.get("abort_flag") is True:
+            each.errors.setdefault(rank, "that its communicator was aborted")
     for entry in cast("list[dict[str, Any]]", value.get("missing_ranks", ()))[:_MOST]:
-        rank = int(entry["rank"])
-        each.known[rank] = Speaker(rank, int(entry.get("pid", 0)), given_name(entry.get("host", "")))
-        each.missing.add(rank)
+        rank, status = _known(each, entry), entry.get("status", {})
+        answers = status.get("unresponsive") is False and not status.get("considered_dead")
+        (each.outside if answers else each.missing).add(rank)
     return each
+
+
+def _known(each: _Communicator, entry: dict[str, Any]) -> int:
+    rank, pid = int(entry["rank"]), int(entry.get("pid", 0))
+    if pid > 0:  # -1 on a host "unknown"
+        each.known[rank] = Speaker(rank, pid, given_name(entry.get("host", "")))
+    return rank

@@ -17,6 +17,8 @@ from ddpnb.control import unprefixed
 from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from tests.cli.jobs import STARTS, end, wait_for_job, write
+from tests.processes.nccl_ras import Server
+from tests.processes.nccl_ras import job as answer
 from tests.reports import dumps
 
 pytestmark = pytest.mark.world
@@ -49,7 +51,14 @@ def hangs(process, job):
 
 
 @pytest.fixture(scope="module")
-def hung(tmp_path_factory):
+def service():
+    """In the place of NCCL's RAS service, which gives no answer at first."""
+    with Server("") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory, service):
     """A launcher of two ranks, of which one sleeps, and the job."""
     folder = write(tmp_path_factory.mktemp("job"))
     stem = folder / "nccl_"
@@ -57,6 +66,7 @@ def hung(tmp_path_factory):
         **os.environ,
         "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "nccl_",
         "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{stem}dump_",
+        "NCCL_RAS_ADDR": service.address,
     }
     process = subprocess.Popen(
         [*STARTS, "train.py", "sleep"], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
@@ -76,6 +86,28 @@ def test_stacks_alone(hung):
     assert (diagnosis.outcome, diagnosis.findings[0].culprits) == ("hang", (1,))
     with pytest.raises(UsageError, match="there is no process"):
         unprefixed.read([process.pid, 1 << 30], 1.0)
+
+
+def test_what_nccl_counts_is_joined_with_the_stacks(hung, service, capsys, monkeypatch):
+    folder, _, job = hung
+    pids = [job.ranks[0], job.ranks[1]]
+    monkeypatch.setattr(service, "_status", [answer({0: 4, 1: 3}, pids=pids)])
+    saved = folder / "counted.ddpnb"
+    assert main(["attach", "--patience", "1", "--save", str(saved), str(pids[0])]) == 3
+    said = capsys.readouterr().out
+    assert f"NCCL RAS: NCCL 2.30.7 answers at {service.address} for 2 ranks" in said
+    recording = ddpnb.load(saved)
+    finding = diagnose(recording).findings[0]
+    assert (finding.culprits, finding.collective.op, finding.collective.seq) == ((1,), "all_reduce", 4)
+    assert recording.ranks[1].main_stack.innermost_user.line == 15
+    assert [source.format for source in recording.report.sources] == ["stacks read by py-spy", "NCCL RAS output"]
+
+
+def test_counts_that_race_say_nothing(hung, service, monkeypatch):
+    _, process, job = hung
+    pids = [job.ranks[0], job.ranks[1]]
+    monkeypatch.setattr(service, "_status", [answer({0: 4, 1: 3}, pids=pids), answer({0: 6, 1: 5}, pids=pids)])
+    assert unprefixed.read([process.pid], 1.0).report is None
 
 
 def test_dumps_of_flight_recorders_are_asked_for_and_joined(hung):

@@ -1,4 +1,4 @@
-"""Private names of torch and ipyparallel that we touch: a clear message when they move."""
+"""What of torch and ipyparallel we rely on beside names: a clear message when it changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ipyparallel import Client, serialize
 from ipyparallel.client import client
 from ipyparallel.cluster.launcher import LocalEngineLauncher
 from ipyparallel.controller import app, heartmonitor
-from torch._C._distributed_c10d import Backend, ProcessGroup, Work
+from torch._C._distributed_c10d import Backend, Work
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
@@ -121,20 +121,6 @@ def test_what_a_widget_says_is_heard_while_a_cell_runs():
     assert "subshell" in inspect.getsource(BaseComm), "widgets/view.py takes _reply_subshell_for away from its comms"
 
 
-def test_torchs_dispatcher():
-    assert torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-    for name in ("unbox", "wait", "is_completed"):
-        assert hasattr(Work, name), f"recorder/door.py uses Work.{name}"
-    assert hasattr(ProcessGroup, "unbox")
-
-
-def test_every_operator_of_c10d_is_known():
-    """A new operator of torch must be looked at: it would pass the door unseen."""
-    names = {name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("c10d::")}
-    later = {"gather_into_tensor_"}  # torch 2.14
-    assert names - {"check_for_nan"} in (set(OPS), set(OPS) - later)
-
-
 def test_arguments_stand_where_the_table_says():
     for name, spec in OPS.items():
         if not hasattr(torch.ops.c10d, name):  # of a later torch
@@ -145,13 +131,6 @@ def test_arguments_stand_where_the_table_says():
             assert position is None or arguments[position] == expected, name
         if spec.splits:
             assert [arguments[i] for i in spec.splits] == ["output_split_sizes", "input_split_sizes"]
-
-
-def test_phases_wrap_names_that_exist():
-    for name in ("init_process_group", "new_group", "destroy_process_group", "rendezvous"):
-        assert callable(getattr(c10d, name))
-    assert hasattr(c10d._world, "group_count"), "recorder/phases.py names new groups by it"
-    assert hasattr(c10d, "_get_default_store"), "recorder/phases.py waits until rank 0 has closed it"
 
 
 def test_operations_have_the_names_that_a_user_gives():
@@ -173,20 +152,16 @@ def test_groups_time_outs_can_be_suspended(tmp_path):
 
 def test_groups_of_nccl_can_be_aborted_together():
     """recorder/release.py aborts the backends of all groups that are in torch's table, as torch does it."""
-    assert hasattr(c10d._world, "pg_map") and hasattr(Backend, "abort")
-    if c10d.is_nccl_available():
-        assert all(hasattr(c10d.ProcessGroupNCCL, name) for name in ("_group_start", "_group_end", "abort"))
+    assert hasattr(Backend, "abort")
     source = inspect.getsource(c10d._abort_process_group)
     assert "pg_to_abort.abort()" in source
     assert "backend._group_start()" in source or "_coalescing_manager(pg" in source  # until 2.13; from 2.14 on
-    assert hasattr(torch._C._distributed_c10d._ProcessGroupWrapper, "wrapped_pg")
 
 
 def test_a_wrapper_can_be_made_anew():
     """recorder/rebind.py gives a wrapper to another group by these."""
     source = inspect.getsource(DistributedDataParallel.__setstate__)
     assert "_get_default_group" in source and "_ddp_init_helper" in source
-    assert "forward_sync_buffers" in inspect.getsource(DistributedDataParallel.__init__)
 
 
 def test_what_a_look_reads():

@@ -86,7 +86,7 @@ def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
+    assert [line for line in done.stdout.splitlines() if not line.startswith("[Gloo] ")] == [  # until torch 2.10
         "['crc32']", "['backward', 'forward', 'gradients', 'updated'] True", "6.928", "ok", "20", "True",
     ]  # fmt: skip
 

@@ -12,6 +12,8 @@ def test_the_versions_of_this_process():
     found = measuring.software()
     assert found["torch"] == torch.__version__ and "gloo" in found["backends"]
     assert len(found["git"]) <= 12 and found["devices"] == torch.cuda.device_count()
+    assert ("unusable" in found) == bool(torch.version.cuda and not found["devices"])
+    assert not found["newer"]
 
 
 @pytest.mark.parametrize(("number", "version"), [(91002, "9.10.2"), (90100, "9.1.0"), (8907, "8.9.7"), (8500, "8.5.0")])

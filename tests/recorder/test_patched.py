@@ -16,8 +16,11 @@ from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.model.events.runs import FunctionNotFound
 from ddpnb.model.recording import RankRecord
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.patched import REPLACED, full_name
+from ddpnb.recorder.torch_names import NAMES, has
+
+KNOWN = {one.name for one in NAMES}
 
 #: makes a rank, and prints which functions of all modules and classes of torch and of the table it has replaced, under
 #: which other names they were known, and which names of any module still hold one of them
@@ -82,7 +85,7 @@ def test_a_function_is_where_the_table_says(name):
 
 def test_a_rank_replaces_what_the_table_says():
     replaced, others, still = observed()
-    assert set(replaced) == set(HERE)
+    assert set(replaced) == {name for name in REPLACED if name not in KNOWN or has(name)}
     # ``from torch.distributed.distributed_c10d import new_group`` gave these modules names of their own.
     assert {"torch.distributed.new_group", "torch.distributed.device_mesh.new_group"} <= set(others)
     assert still == [], "these names were not replaced"
@@ -92,6 +95,26 @@ class Lost(Hooks):
     def install(self):
         self.before(torch, "no_such_function", lambda: None)
         self.before(torch, "manual_seed", lambda *_: None)
+
+
+class Unfit(Hooks):
+    def install(self):
+        self.before(torch, "manual_seed", lambda *_: None)
+        self.before(torch.no_such_class, "method", lambda *_: None)
+
+
+def test_a_set_of_hooks_that_torch_has_not_the_classes_for_is_left_out(tmp_path, capsys):
+    box = BlackBox(str(tmp_path / "rank0.box"), 0)
+    hooks, before = Unfit(box), torch.manual_seed
+    put_in_place(hooks)
+    assert torch.manual_seed is before
+    assert "has no attribute 'no_such_class'" in capsys.readouterr().err
+    box.set_run(1, RUN_ACTIVE)
+    (gap,) = RankRecord(3, history=tuple(BoxReader(box.memory).events())).gaps
+    assert (
+        gap.startswith("Hooks of ddpnb failed on rank 3, and what they watch is not recorded: ")
+        and "no_such_class" in gap
+    )
 
 
 def test_a_function_that_is_not_there_is_in_the_recording(tmp_path):

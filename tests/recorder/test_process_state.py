@@ -18,6 +18,11 @@ MODULES = "import sys\nfor name in ('json', 'pickle', 'threading', 'logging'): s
 BUILTINS = "import builtins\nbuiltins.len = builtins.open = builtins.isinstance = lambda *given: 0\n"
 
 
+def _said(log):
+    """Without what gloo prints until torch 2.10."""
+    return "\n".join(line for line in log.splitlines() if not line.startswith("[Gloo] "))
+
+
 @pytest.mark.world
 @pytest.mark.parametrize(
     ("lines", "outcomes"),
@@ -31,7 +36,7 @@ def test_the_next_run_finds_the_process_as_it_was(world, tmp_path, lines, outcom
     assert run.outcome in outcomes, f"{run.diagnosis} {run.log(0)}"
     assert world.run(lambda: len("seven  "), stream=None).wait(60).results == [7] * world.size
     run = world.run(tmp_path / "healthy.py", stream=None).wait(60)
-    assert run.outcome == "ok" and [run.log(rank).strip() for rank in range(world.size)] == ["as ever"] * world.size
+    assert run.outcome == "ok" and [_said(run.log(rank)) for rank in range(world.size)] == ["as ever"] * world.size
 
 
 def test_builtins_that_were_added_or_are_kept_stay(monkeypatch):

@@ -20,6 +20,7 @@ from ddpnb.model.replicas import TensorSpec
 from ddpnb.recorder.digests import Digester, exact
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.training import Training
+from tests.torch_names import needs
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*Grad strides"), pytest.mark.usefixtures("alone")]
 
@@ -178,6 +179,7 @@ def test_gradients_that_are_not_there_have_no_digest(watched):
     assert set(held(watched.samples("gradients")[0]).values()) == {0}
 
 
+@needs("torch.Tensor().grad_fn._raw_saved_other.data")
 def test_the_loss_clipping_and_scaling(watched):
     model = wrapped()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

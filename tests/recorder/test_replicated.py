@@ -12,8 +12,9 @@ from ddpnb.model.events.data import ReplicatedTensor
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.replicated import Replicated
 from tests.recorder.test_replicas_models import line_of
+from tests.torch_names import needs
 
-pytestmark = pytest.mark.usefixtures("of_two")
+pytestmark = [pytest.mark.usefixtures("of_two"), needs("torch.distributed.tensor.DTensor.from_local")]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ import time
 
 import pytest
 
+from ddpnb.explanations.messages.explain import explain
 from ddpnb.model.calls import CallState
 from ddpnb.reports import nccl
 from ddpnb.reports.facts import CallSeen, Identity, Members, Message, Speaker, Unknown, Waiting, WorldSize
@@ -171,3 +172,46 @@ def test_hostile_and_long_logs_take_no_time():
     facts = read(nccl, text)
     assert len(of(CallSeen, facts)) == 4 * 1024
     assert time.monotonic() - start < 10
+
+
+# -- diagnostics (NCCL 2.31)
+
+HEALTHY = (
+    "node042:12345 NCCL DIAG === RAS Diagnostics ===\n"
+    "node042:12345 NCCL DIAG [OK]   GPU inventory: 8x NVIDIA H100 per node consistent across 8 ranks in comm 0x1234\n"
+    "node042:12345 NCCL DIAG [OK]   ECC: no uncorrected volatile errors across 8 ranks in comm 0x1234\n"
+    "node042:12345 NCCL DIAG RAS diagnostics completed in 12.3 ms across 8 RAS peers\n"
+)
+LINK = (
+    "NCCL DIAG [INFO] p2p: write mismatch srcRank=0 srcCudaDev=0 srcNvmlDev=0 dstRank=3 dstCudaDev=3 dstNvmlDev=3 path=NVL "
+    "handle=cuMem expected=0x0000000000000001 got=0x0000000000000002 verify=0x0000000000000002; check the link"
+)
+ECC = "node042:12345 NCCL DIAG [INFO] ECC: uncorrected volatile errors on rank(s) {1,5} (worst=2) across 8 ranks in comm 0x1234"
+NVLINK = "node042:12345 NCCL DIAG [INFO] NVLink: inactive link(s) on rank(s) {2} across 8 ranks in comm 0x1234"
+SETTING = "node042:12345 NCCL DIAG [INFO] NCCL environment: NCCL_DEBUG=INFO on rank(s) {0,1,2,3}"
+
+
+def test_diagnostics_without_a_problem():
+    facts = read(nccl, HEALTHY)
+    assert [type(fact) for fact in facts] == [Unknown] and "2 checks" in facts[0].text
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (LINK, "ranks 0 and 3 of a communicator"),
+        (ECC, "errors on ranks 1,5 of"),
+        (NVLINK, "inactive link(s) on ranks 2 of"),
+    ],
+)
+def test_diagnostics_of_broken_devices(line, words):
+    (message,) = of(Message, read(nccl, f"{HEALTHY}{line}\n{line}\n"))
+    found = explain(message.text)
+    assert found.code == "DDP206" and words in found.summary
+
+
+def test_diagnostics_of_differences_are_no_errors():
+    facts = read(nccl, f"{SETTING}\nNCCL DIAG [INFO] p2p: only 52/56 GPU-to-GPU peer accesses passed verification\n")
+    assert not of(Message, facts)
+    assert [fact.text.partition(": NCCL")[0] for fact in of(Unknown, facts)] == ["What this means for the job"] * 2
+    assert len(read(nccl, "".join(f"NCCL DIAG [INFO] x: {n}\n" for n in range(5000)))) == 20

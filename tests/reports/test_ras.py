@@ -1,7 +1,10 @@
 import json
 
+import pytest
+
 from ddpnb.reports import ras
-from ddpnb.reports.facts import CallSeen, Identity, Message, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.facts import CallSeen, Identity, Message, Progress, Speaker, Unknown, Waiting, WorldSize
+from tests.processes.nccl_ras import job
 from tests.reports.reading import ANSI, of, read
 
 _HEAD = (
@@ -99,6 +102,55 @@ def test_json_with_missing_ranks():
     facts = read(ras, "$ ncclras -f json\n" + _json({0: 57, 1: 57}, (2,)))
     assert [fact.speaker for fact in of(Message, facts)] == [Speaker(2, 102, "n1")]
     assert not of(CallSeen, facts)
+
+
+def test_the_comma_that_nccl_2_28_9_leaves_out():
+    whole = job({0: 57, 1: 57}, (2, 3))
+    broken = whole.replace('"nvml_dev": 2,', '"nvml_dev": 2').replace('"nvml_dev": 3,', '"nvml_dev": 3')
+    assert broken != whole
+    with pytest.raises(ValueError, match="delimiter"):
+        json.loads(broken)
+    assert read(ras, broken) == read(ras, whole)
+    assert [fact.speaker.rank for fact in of(Message, read(ras, broken))] == [2, 3]
+
+
+def test_states_of_ranks_in_json():
+    whole = json.loads(job({0: 0, 1: 0, 2: 0}, (3, 4)))
+    (communicator,) = whole["communicators"]
+    for rank, name, value in ((0, "init_state", 7), (1, "async_error", 6), (2, "abort_flag", True)):
+        communicator["ranks"][rank]["status"][name] = value
+    communicator["missing_ranks"][0]["status"] = {"unresponsive": False, "considered_dead": False}
+    communicator["missing_ranks"][1] |= {"pid": -1, "host": "unknown"}
+    facts = read(ras, json.dumps(whole))
+    assert [(fact.speaker.rank, fact.text) for fact in of(Message, facts)] == [
+        (4, "NCCL RAS: rank 4 does not answer: its process is stopped, has ended, or its machine is unreachable."),
+        (1, "NCCL RAS: rank 1 reported Remote process error (NCCL error 6)."),
+        (2, "NCCL RAS: rank 2 reported that its communicator was aborted."),
+    ]
+    assert [(fact.speaker.rank, fact.function, fact.missing) for fact in of(Waiting, facts)] == [
+        (0, "ncclCommInitRank", (3, 4))
+    ]
+    assert [fact.speaker.rank for fact in of(Identity, facts)] == [0, 1, 2, 3]
+
+
+def test_communicators_of_parts_of_a_job_have_ranks_of_their_own():
+    """The largest communicator was taken for that of all ranks: here rank 0 was two processes."""
+    first, other = (json.loads(job({0: 5, 1: 4}, pids=pids)) for pids in ((11, 12), (13, 14)))
+    other["communicators"][0]["hash"] = "0x2"
+    first["communicators"] += other["communicators"]
+    facts = read(ras, json.dumps(first))
+    assert of(WorldSize, facts) == [WorldSize(4)] and not of(Identity, facts)
+    assert {fact.speaker for fact in of(CallSeen, facts)} == {
+        Speaker(None, 11, "10.0.0.1"), Speaker(None, 13, "10.0.0.1")
+    }  # fmt: skip
+
+
+def test_counts_that_do_not_change():
+    first, later = job({0: 57, 1: 56}), job({0: 58, 1: 56})
+    assert ras.unchanged(first, first) and not ras.unchanged(first, later)
+    assert not ras.unchanged("", "") and not ras.unchanged(first, "")
+    text = _HEAD + _COUNTS.format("AllGather")
+    assert ras.unchanged(text, text) and not ras.unchanged(text, text.replace("641", "642"))
 
 
 def test_a_job_without_differences():

@@ -135,6 +135,57 @@ def visible(raised: Raised) -> Explained | None:
     return None
 
 
+_NO_DRIVER = re.compile(
+    r"Found no NVIDIA driver on your system|CUDA driver initialization failed, you might not have a CUDA gpu"
+)
+_OLD_DRIVER = re.compile(
+    r"NVIDIA driver on your system is too old(?: \(found version (\d{4,6})\))?"
+    r"|CUDA driver version is insufficient for CUDA runtime version"
+)
+_UNUSABLE = re.compile(
+    r"CUDA unknown error - this may be due to an incorrectly set up environment|Error 802: system not yet initialized"
+    r"|system not yet initialized"
+)
+_NO_KERNELS = re.compile(r"no kernel image is available for execution on the device")
+_CHECK = "Until then, gloo runs on CPUs."
+
+
+def driver(raised: Raised) -> Explained | None:
+    """DDP208: a GPU that cannot be used, whatever the program does."""
+    text = raised.text
+    if _NO_DRIVER.search(text):
+        return Explained(
+            "DDP208",
+            "This torch was built for CUDA, and there is no working NVIDIA driver.",
+            "Install or load the driver (nvidia-smi must list the GPUs); a container must be given them (docker run --gpus "
+            f"all, the NVIDIA container toolkit). {_CHECK}",
+        )
+    if match := _OLD_DRIVER.search(text):
+        number = int(match[1] or 0)  # 12020
+        newest = f"CUDA {number // 1000}.{number % 1000 // 10}" if number else "an older CUDA"
+        return Explained(
+            "DDP208",
+            f"The NVIDIA driver is too old for this torch: it runs {newest}.",
+            f"Update the driver, or install a build of torch for {newest} (pytorch.org). {_CHECK}",
+        )
+    if _UNUSABLE.search(text):
+        return Explained(
+            "DDP208",
+            "The NVIDIA driver is there, and CUDA cannot be used.",
+            "Check nvidia-smi and the kernel log (sudo dmesg -T | grep -iE 'nvrm|xid'); load nvidia-uvm; machines with "
+            "NVSwitch need the fabric manager (systemctl status nvidia-fabricmanager). Set CUDA_VISIBLE_DEVICES before the "
+            f"program starts, and only to GPUs that are there. {_CHECK}",
+        )
+    if _NO_KERNELS.search(text):
+        return Explained(
+            "DDP208",
+            "This build of torch has no kernels for this GPU.",
+            "Compare torch.cuda.get_arch_list() with torch.cuda.get_device_capability(), and install a build for this "
+            "architecture (pytorch.org).",
+        )
+    return None
+
+
 _OUT_OF_MEMORY = re.compile(
     r"\b(CUDA|HIP|XPU|NPU|MPS)(?: backend)? out of memory\b|CUDA error: out of memory|[Cc]uda failure(?: 2)? '?out of memory"
 )
@@ -230,6 +281,12 @@ _BROKEN = re.compile(
 )
 
 
+_DIAGNOSIS = re.compile(
+    r"NCCL DIAG \[INFO\] {0,4}(?:p2p: (read|write) mismatch srcRank=(\d{1,7}) .{0,80}?dstRank=(\d{1,7}) .{0,80}?path=(\w{1,20})"
+    r"|(ECC: uncorrected volatile errors|NVLink: inactive link\(s\)) on rank\(s\) \{([\d,. ]{1,200})\}?)"
+)
+
+
 def fault(raised: Raised) -> Explained | None:
     """DDP206. A plain illegal access is the program's error, and no rule matches it."""
     replace = (
@@ -245,9 +302,18 @@ def fault(raised: Raised) -> Explained | None:
                 "Run again with CUDA_LAUNCH_BLOCKING=1 to see the operation; try another GPU to rule out the device."
             )
         return Explained("DDP206", f"The driver reports Xid {number} for the GPU at {match[1]}: {what}.", remedy)
+    if match := _DIAGNOSIS.search(raised.text):
+        what = (
+            f"{match[5]} on ranks {match[6]} of a communicator"
+            if match[5]
+            else (
+                f"wrong data over the link ({match[4]}) between the GPUs of ranks {match[2]} and {match[3]} of a communicator"
+            )
+        )
+        return Explained("DDP206", f"NCCL's diagnostics found {what}.", replace)
     if match := _BROKEN.search(raised.text):
         return Explained("DDP206", f"The GPU itself failed: {match[0]}.", replace)
     return None
 
 
-RULES = (shared, wrong_device, host_tensor, device_ids, visible, memory, fault)
+RULES = (shared, wrong_device, host_tensor, device_ids, driver, visible, memory, fault)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddpnb.model.events.base import Event, Facts, event, record, rest
+from ddpnb.model.names import given_name
 
 
 @event("checkpoint")
@@ -179,3 +180,18 @@ class FunctionNotFound(Event):
     """This version of torch does not have what a hook watches."""
 
     function: str = ""
+
+
+@event("torch differs")
+class TorchDiffers(Event):
+    """What cannot be recorded with this version of torch; ``newer``: than all that ddpnb was tested with."""
+
+    version: str = ""
+    newer: bool = False
+    without: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        torch, lost = f"torch {given_name(self.version)}", "; ".join(map(given_name, self.without))
+        newer = f"{torch} is newer than all that ddpnb was tested with. Not known with it: {lost}."
+        return newer if self.newer else f"Not known with {torch}: {lost}."

@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from ddpnb.model.checks import Check
 from ddpnb.processes.host import topology
 from ddpnb.processes.host.answers import Answer, answer
 from ddpnb.processes.host.nvidia_smi import Driver, Gpu, Process, parse
 from ddpnb.processes.host.owners import owner
+from ddpnb.texts import printable, shortened
 
 _SECTION = "GPUs"
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")
@@ -22,6 +26,9 @@ _SLOWED = {
 }
 _BUSY = 1 << 30  # bytes that other processes use
 _GIB = 1 << 30
+_BUS = "/sys/bus/pci/devices"
+_NVIDIA, _DISPLAYS = "0x10de", ("0x0300", "0x0302")  # vendor; classes of displays and of accelerators
+_NONE = ("", "-1", "NoDevFiles", "void")  # in CUDA_VISIBLE_DEVICES: none is wanted
 _FAULT = re.compile(r"is lost|fallen off|requires reset", re.IGNORECASE)
 _REPLACE = (
     "Stop using it (CUDA_VISIBLE_DEVICES, or exclude the node), reset it or reboot; report it if it happens again."
@@ -32,14 +39,67 @@ _SHOWN = 3
 def checks() -> list[Check]:
     """Ask the driver, by nvidia-smi."""
     found = answer("nvidia-smi", "-q", "-x")
-    driver, result = of_answer(found, present=any(map(os.path.exists, _DEVICES)))
+    driver, result = of_answer(found, present=any(map(os.path.exists, _DEVICES)), on_bus=on_bus())
+    result += visible(os.environ.get("CUDA_VISIBLE_DEVICES"), len(driver.gpus) if driver is not None else 0)
     if driver is not None and len(driver.gpus) > 1:
         result += topology.checks(answer("nvidia-smi", "topo", "-m"))
     return result
 
 
-def of_answer(found: Answer, *, present: bool) -> tuple[Driver | None, list[Check]]:
-    """The driver and the checks of what nvidia-smi has answered; ``present``: whether the kernel has a driver."""
+def on_bus(folder: str = _BUS) -> list[str]:
+    """The addresses of the GPUs of NVIDIA on the bus, whether there is a driver or not."""
+    found: list[str] = []
+    with suppress(OSError):
+        for address in sorted(os.listdir(folder))[:4096]:
+            with suppress(OSError, UnicodeDecodeError):
+                vendor, kind = (
+                    Path(folder, address, name).read_text("ascii").strip()[:6] for name in ("vendor", "class")
+                )
+                found += [address] if vendor == _NVIDIA and kind in _DISPLAYS else []
+    return found
+
+
+def visible(chosen: str | None, count: int) -> list[Check]:
+    """What CUDA_VISIBLE_DEVICES hides of this number of GPUs: CUDA stops at the first name that it does not know."""
+    if chosen is None:
+        return []
+    names = [name.strip() for name in chosen.split(",")]
+    wrong = next(
+        (n for n in names if not n.startswith(("GPU-", "MIG-")) and not (n.isdecimal() and int(n[:9]) < count)), None
+    )
+    said = f"CUDA_VISIBLE_DEVICES={shortened(printable(chosen), 60)}"
+    if not count:
+        if names[0] in _NONE:
+            return []
+        told, todo = f"{said} selects GPUs, and no driver shows one", "Unset it, or see above why there is no GPU."
+    elif wrong is None:
+        return []
+    elif wrong == names[0]:
+        told = f"{said} hides all {count} GPU{'s' * (count != 1)} from torch"
+        todo = f"Unset it, or give numbers from 0 to {count - 1}, before the program starts."
+    else:
+        told = (
+            f"{said}: there is no GPU {printable(wrong)[:20] or 'without a name'}, and CUDA sees only those before it"
+        )
+        todo = f"Give numbers from 0 to {count - 1}."
+    return [Check("visible", "warning", told, "DDP208", _SECTION, todo)]
+
+
+def of_answer(found: Answer, *, present: bool, on_bus: Sequence[str] = ()) -> tuple[Driver | None, list[Check]]:
+    """The driver and the checks of what nvidia-smi has answered.
+
+    Args:
+        found: the answer.
+        present: whether the kernel has a driver.
+        on_bus: the addresses of GPUs.
+    """
+    if not present and on_bus:
+        told = f"{len(on_bus)} of NVIDIA on the bus ({', '.join(on_bus[:_SHOWN])}), and no driver is loaded"
+        todo = (
+            "Install the driver, or load it (sudo modprobe nvidia); a container must be given the GPUs (docker run --gpus "
+            "all). Until then, gloo runs on CPUs."
+        )
+        return None, [Check("GPUs", "warning", told, "DDP208", _SECTION, todo)]
     if found.absent and not present:
         return None, [Check("GPUs", "ok", "none; gloo runs on CPUs", section=_SECTION)]
     if found.absent:

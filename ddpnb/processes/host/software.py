@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from ddpnb.explanations.messages.explain import explain
 from ddpnb.model.checks import Check
+from ddpnb.texts import printable, shortened
 
 _SECTION = "versions"
 _PACKAGES = re.compile(
@@ -67,6 +69,18 @@ def of_ranks(software: Mapping[int, Mapping[str, Any]], driver_cuda: str = "") -
         found.append(
             Check("CUDA", "warning", "there is a driver, but this torch was built without CUDA", "", _SECTION, todo)
         )
+    elif driver_cuda and first.get("unusable"):
+        said = shortened(printable(str(first["unusable"])), 200)
+        explained = explain(str(first["unusable"]), "RuntimeError")
+        todo = explained.remedy if explained is not None else "Check nvidia-smi, /dev/nvidia* and CUDA_VISIBLE_DEVICES."
+        found.append(Check("CUDA", "warning", f"torch sees no GPU: {said}", "DDP208", _SECTION, todo))
+    unknown = "; ".join(printable(str(one))[:200] for one in first.get("not_known", ()))
+    if first.get("newer") or unknown:
+        said = f"torch {first.get('torch', '?')}"
+        said += " is newer than all that ddpnb was tested with" if first.get("newer") else ""
+        said += f"; with it is not known: {unknown}" if unknown else ""
+        todo = "Look for a newer ddpnb (pip install -U ddpnb)." if first.get("newer") else "Update torch to record it."
+        found.append(Check("tested", "unknown", said, section=_SECTION, todo=todo))
     return found
 
 

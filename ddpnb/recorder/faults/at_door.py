@@ -185,7 +185,10 @@ class AtTheDoor:
         name = str(armed.fault.value("reduction"))
         if name == "another":
             assert spec.reduce_op is not None
-            name = "sum" if REDUCE_OPS[args[spec.reduce_op]._get_method("op")()] == "max" else "max"
+            try:
+                name = "sum" if REDUCE_OPS[args[spec.reduce_op]._get_method("op")()] == "max" else "max"
+            except RuntimeError:
+                return armed.cannot("this torch does not say the reduction of a call: name one other than its own")
         wanted = _REDUCTIONS.get(name)
         if wanted is None:
             return armed.cannot(f"there is no reduction {name}")

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_flatten, tree_unflatten
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler
-from torch.utils.data.dataloader import _BaseDataLoaderIter, _MultiProcessingDataLoaderIter
+from torch.utils import _pytree as trees
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, dataloader
 
 from ddpnb.recorder.bindings import homes_of_manual_seed
 from ddpnb.recorder.blackbox import BlackBox
@@ -35,7 +34,7 @@ class InData(FaultHooks):
         self.replace(BatchSampler, "__iter__", self._batches)
         self.before(DistributedSampler, "__iter__", self._before_pass)
         self.replace(DistributedSampler, "set_epoch", self._set_epoch)
-        self.replace(_BaseDataLoaderIter, "__next__", self._next)
+        self.replace(dataloader._BaseDataLoaderIter, "__next__", self._next)
         for owner in homes_of_manual_seed():
             self.replace(owner, "manual_seed", self._seed)
 
@@ -92,7 +91,7 @@ class InData(FaultHooks):
 
     def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def __next__(iterator: Any) -> Any:
-            if isinstance(iterator, _MultiProcessingDataLoaderIter):
+            if isinstance(iterator, dataloader._MultiProcessingDataLoaderIter):
                 self._trigger_in_worker(iterator)
             batch = original(iterator)
             return self._spoiled(batch) if self.wanted("bad sample") else batch
@@ -113,14 +112,14 @@ class InData(FaultHooks):
                 os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)
 
     def _spoiled(self, batch: Any) -> Any:
-        leaves, kind = tree_flatten(batch)
+        leaves, kind = trees.tree_flatten(batch)
         place = next((i for i, leaf in enumerate(leaves) if _holds_numbers(leaf)), None)
         if place is None:
             self.unable("bad sample", "the batch contains no floating-point tensor")
         elif self.due("bad sample"):
             leaves[place] = leaves[place].clone()  # the data set may have given its own
             leaves[place].view(-1)[0] = math.nan
-            return tree_unflatten(leaves, kind)
+            return trees.tree_unflatten(leaves, kind)
         return batch
 
 

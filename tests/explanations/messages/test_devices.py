@@ -107,6 +107,13 @@ def test_device_ids():
         ("CUDA error: invalid device ordinal\nCUDA kernel errors might be asynchronously reported", "GPU index"),
         ("No CUDA GPUs are available", "no GPU at all"),
         ("CUDA error: no CUDA-capable device is detected", "no GPU at all"),
+        ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU", "no working NVIDIA driver"),
+        ("CUDA driver initialization failed, you might not have a CUDA gpu.", "no working NVIDIA driver"),
+        ("The NVIDIA driver on your system is too old (found version 12020). Please update", "it runs CUDA 12.2"),
+        ("CUDA driver version is insufficient for CUDA runtime version", "an older CUDA"),
+        ("CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing", "cannot be used"),
+        ("Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized", "cannot be used"),
+        ("CUDA error: no kernel image is available for execution on the device", "no kernels for this GPU"),
     ],
 )
 def test_devices_that_are_not_seen(message, words):

@@ -100,8 +100,54 @@ def test_without_nvidia_smi():
 
 
 @without_driver
-def test_no_gpus_on_this_machine():
+@pytest.mark.skipif(bool(gpus.on_bus()), reason="there is a GPU")
+def test_no_gpus_on_this_machine(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert [one.state for one in gpus.checks()] == ["ok"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert [(one.state, one.code) for one in gpus.checks()] == [("ok", ""), ("warning", "DDP208")]
+
+
+def test_gpus_without_a_driver(tmp_path):
+    for address, vendor, kind in (
+        ("0000:00:02.0", "0x8086", "0x030000"),
+        ("0000:1b:00.0", "0x10de", "0x030200"),
+        ("0000:1b:00.1", "0x10de", "0x040300"),  # its sound
+    ):
+        (tmp_path / address).mkdir()
+        (tmp_path / address / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / address / "class").write_text(f"{kind}\n")
+    (tmp_path / "0000:ff:00.0").mkdir()
+    assert gpus.on_bus(str(tmp_path)) == ["0000:1b:00.0"] and gpus.on_bus(str(tmp_path / "none")) == []
+    failed = "nvidia-smi failed with status 9: NVIDIA-SMI has failed because it could not communicate with the driver."
+    for answer in (Answer(absent=True), Answer(trouble=failed)):
+        (found,) = gpus.of_answer(answer, present=False, on_bus=["0000:1b:00.0"])[1]
+        assert (found.state, found.code) == ("warning", "DDP208") and "docker run --gpus all" in found.todo
+        assert found.told == "1 of NVIDIA on the bus (0000:1b:00.0), and no driver is loaded"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count", "words"),
+    [
+        (None, 2, ""),
+        ("0,1", 2, ""),
+        ("GPU-3b1f,MIG-1", 2, ""),
+        ("", 2, "hides all 2 GPUs"),
+        ("-1", 1, "hides all 1 GPU from"),
+        ("2,0", 2, "hides all 2 GPUs"),
+        ("0,3", 2, "no GPU 3"),
+        ("0,,1", 2, "no GPU without a name"),
+        ("0", 0, "no driver shows one"),
+        ("", 0, ""),
+        ("-1", 0, ""),
+        ("\x1b[31m" + "9" * 5000, 2, "hides"),
+    ],
+)
+def test_gpus_that_a_variable_hides(chosen, count, words):
+    found = gpus.visible(chosen, count)
+    assert bool(found) == bool(words)
+    for one in found:
+        assert words in one.told and one.told.isprintable() and len(one.told) < 200 and one.todo
 
 
 def test_a_driver_that_hangs(tmp_path, monkeypatch):

@@ -35,6 +35,26 @@ def test_what_does_not_fit_the_driver(cuda, driver, words):
     assert check.state == "warning" and words in check.told and check.todo
 
 
+def test_a_driver_that_torch_cannot_use():
+    seen = FIRST | {"unusable": "The NVIDIA driver on your system is too old (found version 12020). Please update\x1b"}
+    assert len(software.of_ranks({0: seen})) == 1  # no driver: the section of GPUs says so
+    check = software.of_ranks({0: seen}, "12.9")[1]
+    assert (check.name, check.state, check.code) == ("CUDA", "warning", "DDP208") and check.told.isprintable()
+    assert "install a build of torch for CUDA 12.2" in check.todo
+    (_, other) = software.of_ranks({0: FIRST | {"unusable": "no reason"}}, "12.9")
+    assert "nvidia-smi" in other.todo
+
+
+def test_a_torch_that_was_not_tested():
+    newer = software.of_ranks({0: FIRST | {"newer": True, "not_known": ["a", "b\x1b"]}})[1]
+    assert newer.state == "unknown" and newer.told.isprintable()
+    assert newer.told.startswith(
+        "torch 2.13.0+cu128 is newer than all that ddpnb was tested with; with it is not known: a; b"
+    )
+    (_, old) = software.of_ranks({0: FIRST | {"newer": False, "not_known": ["reductions"]}})
+    assert old.told == "torch 2.13.0+cu128; with it is not known: reductions" and "Update torch" in old.todo
+
+
 def test_minor_versions_fit():
     assert len(software.of_ranks({0: FIRST}, "12.2")) == 1
 
