@@ -177,9 +177,9 @@ def _waited_for(record: RankRecord) -> Call | None:
     inside = main.innermost if main is not None else None
     if inside is not None and not inside.user and any(part in inside.file for part in _WAITS_IN_TORCH) and idle:
         return in_flight[0]
-    # With CUDA nothing waits in Python: the thread blocks, spinning or not, at the statement that needs the
-    # result.
-    on_device = [call for call in in_flight if call.signature.device == "cuda"]
+    # On a device other than the CPU nothing waits in Python: the thread blocks, spinning or not, at the statement that
+    # needs the result.
+    on_device = [call for call in in_flight if call.signature.device != "cpu"]
     if on_device and record.process.still_s >= 2.0:
         return on_device[0]
     return None
@@ -191,6 +191,8 @@ def _late_wait(record: RankRecord) -> LateWait | None:
 
 
 def _call_site(record: RankRecord, call: Call) -> Site:
+    if call.signature.device != "cpu" and call.state is CallState.ISSUED:
+        return call.site  # the host is further (``queued_calls.with_hosts``)
     main = record.main_stack
     frame = main.innermost_user if main is not None and call.thread == main.native_id else None
     return frame.site if frame is not None else call.site
