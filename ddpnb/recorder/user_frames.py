@@ -105,6 +105,14 @@ def _kind(frame: FrameType) -> int:
     return kind
 
 
+def _frame_at(depth: int) -> FrameType | None:
+    """A frame of this thread; None: it has fewer, since a thread of C++ (autograd's, of a device) has no Python caller."""
+    try:
+        return sys._getframe(depth)
+    except ValueError:
+        return None
+
+
 def calling_frame(depth: int = 1) -> FrameType | None:
     """The innermost frame of the user's code, else the innermost of an installed package other than torch, else nothing.
 
@@ -112,7 +120,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     thread's frame, which sits in ``backward()``, is the answer then. A thread of Python has one, the standard library:
     what the main thread does meanwhile has nothing to do with it.
     """
-    frame: FrameType | None = sys._getframe(depth)
+    frame = _frame_at(depth + 1)
     outside: FrameType | None = None
     called = False
     kinds = _kinds
@@ -132,7 +140,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
 
 def library_of(depth: int = 1) -> str:
     """The public module of torch in which this thread began; empty where that is none: ``torch.distributed.checkpoint``."""
-    frame: FrameType | None = sys._getframe(depth)
+    frame = _frame_at(depth + 1)
     name = ""
     while frame is not None:
         module = frame.f_globals.get("__name__")

@@ -93,3 +93,11 @@ def test_the_thread_of_a_library_of_torch_is_named():
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(eval, "begins()", names).result() == "torch.distributed.checkpoint"
         assert pool.submit(begins).result() == ""
+
+
+def test_a_thread_of_torch_has_no_caller_in_python():
+    """As where autograd runs DDP's hooks for a device: what it calls is the outermost frame."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(user_frames.calling_frame, 1000).result() is not None  # that of the main thread
+        assert pool.submit(user_frames.library_of, 1000).result() == ""
+    assert user_frames.calling_frame(100_000) is None
