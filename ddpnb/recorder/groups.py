@@ -210,6 +210,14 @@ def backends(group: Any) -> list[tuple[str, Any]]:
     return sorted(found, key=lambda one: (one[0] != "cpu", one[0]))
 
 
+def implementation(group: Any) -> str:
+    """The classes of the back ends of a group: ``ProcessGroupNCCL2``, ``cpu: ProcessGroupGloo, cuda: ProcessGroupNCCL``."""
+    names = {device: type(getattr(one, "wrapped_pg", one)).__name__[:80] for device, one in backends(group)}
+    if len(set(names.values())) <= 1:
+        return next(iter(names.values()), type(group).__name__[:80])
+    return ", ".join(f"{device}: {name}" for device, name in names.items())
+
+
 def _in_python(group: Any) -> bool:
     return any(hasattr(one, "__dict__") for one in (group, *(backend for _, backend in backends(group))))
 

@@ -93,7 +93,7 @@ def backend(raised: Raised) -> Explained | None:
             'dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo") on every rank'
             + (", or install the CUDA build of torch." if name == "nccl" else "."),
         )
-    if "ProcessGroupNCCL is only supported with GPUs" in text:
+    if "ProcessGroupNCCL is only supported with GPUs" in text or "nccl2 requires at least one CUDA device" in text:
         return Explained(
             "DDP106",
             "The backend is nccl, but this process sees no GPU.",

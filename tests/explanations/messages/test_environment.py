@@ -100,6 +100,7 @@ def test_numbers_that_cannot_be(message, words):
         ("Unknown backend type glo", "AssertionError", "no backend glo"),
         ("Invalid backend: 'glo'", "ValueError", "no backend glo"),
         ("ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "ValueError", "sees no GPU"),
+        ("nccl2 requires at least one CUDA device", "RuntimeError", "sees no GPU"),
         ("No backend type associated with device type cuda", "RuntimeError", "tensors on cuda"),
         ("Torch not compiled with CUDA enabled", "AssertionError", "no CUDA support"),
     ],
