@@ -8,6 +8,7 @@ import time
 import pytest
 
 import ddpnb
+from ddpnb.model.events.startup import InitProcessGroup
 from tests import nccl_like
 from tests.gpu import programs
 
@@ -51,6 +52,8 @@ def test_a_hang_whose_host_is_far_ahead_is_released_by_an_abort(pair):
     assert (0, called) in {(rank, site.line) for rank, site in finding.where}
     waits = f"The host of rank 0 has gone on: it waits at {programs.__file__}:{line(programs.runs_ahead, '.item()')}"
     assert any(text.startswith(waits) and text.endswith("after 12 more calls.") for text in finding.evidence), finding
+    (start, *_) = run.recording.ranks[0].events(InitProcessGroup)
+    assert start.implementation == "NcclLike"
     pids = pair.pids()
     assert not pair.release().left
     assert pair.pids() == pids and run.endings[0].how == "raised", str(run.endings)
