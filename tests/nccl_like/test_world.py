@@ -11,6 +11,7 @@ import ddpnb
 from ddpnb.model.events.startup import InitProcessGroup
 from tests import nccl_like
 from tests.gpu import programs
+from tests.recordings.scenario import free
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(120)]
 
@@ -27,11 +28,9 @@ def pair(forks, tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def free(pair):
+def freed(pair):
     yield
-    pair.heal()
-    if left := pair.release().left:
-        pair.restart(left)
+    free(pair)
     pair.rebuild()
 
 
@@ -102,8 +101,9 @@ def test_a_watchdog_does_not_end_a_rank_while_another_one_is_held(pair):
 @pytest.mark.full
 def test_the_watchdog_ends_a_rank_that_waits_too_long(pair):
     run = pair.run(programs.skips, 1.0, stream=None).wait(30)
-    assert run.outcome == "hang", str(run.diagnosis)
-    assert run.diagnosis.errors[0].culprits == (1,), str(run.diagnosis)
+    (finding, *_) = run.diagnosis.errors
+    assert run.endings[0].signal_name == "SIGABRT" and "Watchdog caught collective operation timeout" in run.log(0)
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (1,), (0,)), str(run.diagnosis)
 
 
 @pytest.mark.full
