@@ -119,10 +119,19 @@ def _has_left(record: RankRecord) -> bool:
     return bool(left) and not record.in_flight and all(call.entered_ns <= left[-1] for call in record.calls)
 
 
+def _ended_after(recording: Recording, lost: list[int]) -> set[int]:
+    """The ranks that a launcher has ended (SIGTERM) since a watchdog aborted another one: no cause of it."""
+    endings = {rank: record.ending for rank, record in recording.ranks.items() if record.ending is not None}
+    aborted = min((endings[rank].at_ns for rank in lost if endings[rank].how == "died"), default=None)
+    if aborted is None:
+        return set()
+    return {rank for rank, one in endings.items() if one.code == -signal.SIGTERM and one.at_ns >= aborted}
+
+
 def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:
     """A finding per independent failure, the earliest first; consequences are left out unless asked for."""
     lost = [rank for rank, record in sorted(recording.ranks.items()) if is_consequence(record)]
-    told = set() if consequences else set(lost)
+    told = set() if consequences else set(lost) | _ended_after(recording, lost)
     needed = frozenset[int]().union(*{wait.missing for wait in waits.values()})
     # A process that exited with status 0 (os._exit) has failed if others needed it.
     roots = {

@@ -305,3 +305,13 @@ def test_a_rank_that_a_watchdog_ends_for_a_time_out_waited_for_another_one(timeo
         own.calls("all_reduce", line(7), state=CallState.ISSUED, device=device).dies(code), other.finishes()
     )
     assert errors[0] == found
+
+
+def test_a_rank_that_a_launcher_ends_after_a_watchdog_ended_another_one_is_no_root():
+    own = Rank(0, 2).joined(timeout_s=0.001).calls("all_reduce", line(5)).issues("all_reduce", line(6), device="npu")
+    own = own.calls("all_reduce", line(7), state=CallState.ISSUED, device="npu").dies(-signal.SIGABRT)
+    other = Rank(1, 2).joined(timeout_s=0.001).calls("all_reduce", line(5))
+    for _ in range(20):
+        other.passes(1, "later")
+    errors, _ = diagnosed(own, other.dies(-signal.SIGTERM))
+    assert errors[0] == ("DDP301", (1,))
