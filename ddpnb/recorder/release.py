@@ -101,7 +101,7 @@ class Release:
         Returns:
             how many were shut down.
         """
-        self.interrupt()  # before the device lets the main thread go on: it would do so with wrong numbers
+        self.interrupt()  # first: the main thread would continue with wrong numbers once its device does
         if not any(thread.name == _ABORTING for thread in threading.enumerate()):
             _abort_groups()
         how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD

@@ -14,8 +14,9 @@ import pytest
 import ddpnb
 from ddpnb.processes.flight_recorders import FlightRecorder, dumps
 from tests import nccl_like
+from tests.nccl_like.marks import needed
 
-pytestmark = [pytest.mark.full, pytest.mark.timeout(120)]
+pytestmark = [needed, pytest.mark.full, pytest.mark.timeout(120)]
 
 HANG = """
 import os, sys, time

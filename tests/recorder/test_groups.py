@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.nccl_like.marks import needed
+
 BACKENDS = """
 import json, sys, time
 from datetime import timedelta
@@ -55,6 +57,7 @@ print(json.dumps(told))
 """
 
 
+@needed
 def test_time_outs_on_any_device_are_suspended_and_restored(forked, tmp_path):
     done = forked.run(BACKENDS, tmp_path)
     assert done.returncode == 0, done.stderr

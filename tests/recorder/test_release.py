@@ -18,6 +18,7 @@ from ddpnb.recorder import release as module
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.release import Release
+from tests.nccl_like.marks import needed
 
 
 @pytest.fixture
@@ -197,6 +198,7 @@ for group in groups:
 """
 
 
+@needed
 def test_all_groups_are_aborted_whatever_their_device_is(forked):
     done = forked.run(ABORTED)
     assert done.returncode == 0, done.stderr

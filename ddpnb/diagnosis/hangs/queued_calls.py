@@ -65,7 +65,7 @@ def with_hosts(standings: dict[int, Standing], finding: Finding) -> Finding:
             later = sum(other.number > call.number for other in standing.record.in_flight)
             there.setdefault((later, frame.site), []).append(rank)
     lines = tuple(
-        f"The host of {phrases.ranks(ranks)} has gone on: it waits{phrases.at(site)}"
+        f"The host of {phrases.ranks(ranks)} is further: it waits{phrases.at(site)}"
         + (f", after {later} more call{'s' * (later != 1)}." if later else ".")
         for (later, site), ranks in sorted(there.items(), key=lambda entry: entry[1])[:_SHOWN]
     )

@@ -47,7 +47,7 @@ def test_the_call_that_the_device_waits_in_is_named_and_where_its_host_is():
     (found,) = diagnose(recorded(far_ahead, 2)).errors
     assert (found.culprits, found.waiting, found.certainty) == ((1,), (0,), "proven")
     assert found.collective.seq == 2 and (0, line(5)) in found.where
-    assert f"The host of rank 0 has gone on: it waits at {line(9)} in main, after 2 more calls." in found.evidence
+    assert f"The host of rank 0 is further: it waits at {line(9)} in main, after 2 more calls." in found.evidence
 
 
 def crossed_while_it_runs(rank):
