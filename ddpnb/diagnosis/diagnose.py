@@ -18,6 +18,7 @@ from ddpnb.diagnosis.hangs import (
     missing_calls,
     never,
     new_groups,
+    queued_calls,
     stacks_alone,
     startup,
     stores,
@@ -104,7 +105,9 @@ def _of_ranks(
     found_waits = waits(recording, standing, patience)
     held = stuck(found_waits, standing, patience)
     findings = [
-        _with_gaps(recording, _with_coordinates(recording, located(recording, finding)))
+        _with_gaps(
+            recording, _with_coordinates(recording, queued_calls.with_hosts(standing, located(recording, finding)))
+        )
         for finding in _findings(recording, standing, found_waits, held, patience)
     ]
     findings += mismatch.was_expected(recording)
@@ -239,6 +242,7 @@ def _findings(
             failures = failures or endings.find(recording, found_waits, consequences=True)
     if not failures:
         failures = missing_calls.find(recording, standing, found_waits, held, patience)
+        failures = failures or queued_calls.find(recording, standing, patience)
     if odd is not None:  # it completed silently, with wrong numbers
         failures = [*failures, mismatch.explain(recording, odd)]
     if not failures:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import Backend
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import Group
@@ -87,7 +88,7 @@ class Groups:
         self._made: dict[tuple[int, ...], int] = {}  # how many groups with these members came
         self._meshes: list[Mesh] = []
         self._run = 0
-        self._unhurried = False
+        self._unhurried = self._any_in_python = False
         self._lock = threading.RLock()
 
     def new_run(self, run: int, fence: str, *, keep: bool) -> None:
@@ -117,6 +118,7 @@ class Groups:
                     # A signal handler may have used the group meanwhile, on this thread: what it has counted stays.
                     known = self.known.setdefault(key, introduced)
                     self._count(known)
+                    self._any_in_python = self._any_in_python or _in_python(group)
         return known
 
     def reconfigured(self, group: Any) -> None:
@@ -236,11 +238,24 @@ class Groups:
     def timeout_s(self, group: Any) -> float | None:
         """The time-out of a group in seconds, also while it is suspended; None: not known."""
         known = self.known.get(id(group))
-        for device in _devices(group):
-            with contextlib.suppress(Exception):  # its backend has no time-out
-                timeout: timedelta = _backend(group, device).options._timeout
+        for device, backend in backends(group):
+            timeout = _timeout_of(backend)
+            if timeout is not None:
                 return (known.hurry.get(device, timeout) if known is not None else timeout).total_seconds()
         return None
+
+    def has_ended(self, work: Any) -> bool:
+        """Whether a work of a group in Python is over: torch asks it for its future, and for nothing else (2.15).
+
+        Such a work has no time-out either. Those of devices in C++ have one; their futures are done too early.
+        """
+        if self._any_in_python:
+            try:
+                _ = work.timeout
+            except RuntimeError:
+                with contextlib.suppress(Exception):
+                    return bool(work.get_future().done())
+        return False
 
     def unhurried(self, wanted: bool) -> None:
         """Suspend the time-outs of the groups while ranks are held, or restore them.
@@ -257,28 +272,71 @@ def _taken(next_seq: Any) -> int:
     return int(repr(next_seq.__self__).removeprefix("count(").rstrip(")")) - 1
 
 
+def backends(group: Any) -> list[tuple[str, Any]]:
+    """The back ends of a process group, each with the type of device that it is for, the CPU's first.
+
+    What a group in Python overrides is not called. It may have none, since it is one itself.
+    """
+    found: list[tuple[str, Any]] = []
+    with contextlib.suppress(Exception):
+        for device in dist.ProcessGroup._device_types.__get__(group):
+            with contextlib.suppress(RuntimeError):  # it is not made yet
+                found.append((device.type, dist.ProcessGroup._get_backend(group, device)))
+    return sorted(found, key=lambda one: (one[0] != "cpu", one[0]))
+
+
+def implementation(group: Any) -> str:
+    """The classes of the back ends of a group: ``ProcessGroupNCCL2``, ``cpu: ProcessGroupGloo, cuda: ProcessGroupNCCL``."""
+    names = {device: type(getattr(one, "wrapped_pg", one)).__name__[:80] for device, one in backends(group)}
+    if len(set(names.values())) <= 1:
+        return next(iter(names.values()), type(group).__name__[:80])
+    return ", ".join(f"{device}: {name}" for device, name in names.items())
+
+
+def _in_python(group: Any) -> bool:
+    return any(hasattr(one, "__dict__") for one in (group, *(backend for _, backend in backends(group))))
+
+
 def _compares_itself(group: Any) -> bool:
     wrapper: Any = getattr(dist.distributed_c10d, "_ProcessGroupWrapper", ())
-    for device in _devices(group):
-        with contextlib.suppress(Exception):  # it has no backend for this device
-            if isinstance(_backend(group, device), wrapper):
-                return True
-    return False
+    return any(isinstance(backend, wrapper) for _, backend in backends(group))
+
+
+def _timeout_of(backend: Any) -> timedelta | None:
+    """The time-out of the calls of a back end; None: it has none, or does not show it."""
+    if _inherits(backend, "options"):
+        return None
+    with contextlib.suppress(RuntimeError, AttributeError):
+        return backend.options._timeout
+    return None
+
+
+def _inherits(backend: Any, name: str) -> bool:
+    """Whether a back end in Python has this only from torch's base class: there ``options`` calls itself until the process crashes."""
+    return hasattr(backend, "__dict__") and getattr(type(backend), name, None) is getattr(Backend, name, None)
+
+
+def _set_timeout(backend: Any, timeout: timedelta) -> None:
+    if hasattr(backend, "_set_default_timeout"):
+        backend._set_default_timeout(timeout)
+    elif hasattr(backend, "set_timeout") and not _inherits(backend, "set_timeout"):  # of NCCL2, or in Python
+        backend.set_timeout(timeout)
 
 
 def _suspend(group: Any, known: KnownGroup) -> None:
-    for device in _devices(group):
-        with contextlib.suppress(Exception):  # its backend has no time-out
-            backend = _backend(group, device)
-            if backend.options._timeout != _UNHURRIED:  # gloo serves both devices with one backend
-                known.hurry[device] = backend.options._timeout
-                backend._set_default_timeout(_UNHURRIED)
+    for device, backend in backends(group):
+        timeout = _timeout_of(backend)
+        if timeout not in (None, _UNHURRIED):  # one back end may serve several devices
+            known.hurry[device] = timeout
+            with contextlib.suppress(RuntimeError):
+                _set_timeout(backend, _UNHURRIED)
 
 
 def _restore(group: Any, known: KnownGroup) -> None:
-    for device, timeout in known.hurry.items():
-        with contextlib.suppress(Exception):
-            _backend(group, device)._set_default_timeout(timeout)
+    for device, backend in backends(group):
+        if device in known.hurry:
+            with contextlib.suppress(RuntimeError):
+                _set_timeout(backend, known.hurry[device])
     known.hurry.clear()
 
 
@@ -304,15 +362,3 @@ def _members(group: Any) -> tuple[int, ...]:
     with contextlib.suppress(Exception):
         return tuple(dist.get_process_group_ranks(group))
     return ()
-
-
-def _devices(group: Any) -> list[str]:
-    """The kinds of devices that a group has backends for, the CPU first."""
-    with contextlib.suppress(Exception):
-        found = {device.type for device in dist.ProcessGroup._device_types.__get__(group)}
-        return sorted(found, key=lambda device: (device != "cpu", device))
-    return ["cpu", "cuda"]
-
-
-def _backend(group: Any, device: str) -> Any:
-    return dist.ProcessGroup._get_backend(group, torch.device(device))

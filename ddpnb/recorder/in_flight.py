@@ -28,6 +28,8 @@ class Flight:
         self._box = box
         #: whether a Work is complete, as the backend says it; the program's own questions are seen (``recorder.waits``)
         self.asks: Callable[[Any], bool] = lambda work: work.is_completed()
+        #: of a Work that does not say that, whether it is over all the same
+        self.has_ended: Callable[[Any], bool] = lambda _work: False
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
         # CPU waited for leaves at the end of the wait, and others as soon as they are complete.
         self.pending: dict[Any, tuple[int, int, bool]] = {}
@@ -82,7 +84,7 @@ class Flight:
         """Whether a call is complete: then nothing here holds it any more."""
         entry = self.pending.get(work)
         if entry is not None:
-            if not self.asks(work):
+            if not self.asks(work) and not self.has_ended(work):
                 return False
             self.completed(work, entry)
         return True

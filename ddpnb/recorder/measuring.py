@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpnb.recorder.groups import implementation
 from ddpnb.recorder.phases import versions
 from ddpnb.recorder.protocol import DEVICE
 from ddpnb.recorder.torch_names import TESTED, lost, version
@@ -50,6 +51,8 @@ def software() -> dict[str, Any]:
         "ucc": dist.is_ucc_available,
     }
     found["backends"] = [name for name, there in kinds.items() if there()]
+    if dist.is_initialized():
+        found["implementation"] = implementation(dist.group.WORLD)
     with suppress(RuntimeError):  # the library and torch do not fit
         number = torch.backends.cudnn.version() if torch.version.cuda else None
         if number:

@@ -40,6 +40,7 @@ from ddpnb.model.events.startup import (
 from ddpnb.model.faults import PRETENDED_VERSION
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recorder.groups import implementation
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.process_state import open_missing
 from ddpnb.recorder.protocol import BACKEND, DEVICE, ENVIRONMENT
@@ -132,7 +133,12 @@ class Phases(Hooks):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
                 span.learned = self.gathered(
-                    lambda: InitProcessGroup(size=dist.get_world_size(), as_rank=dist.get_rank()), InitProcessGroup()
+                    lambda: InitProcessGroup(
+                        size=dist.get_world_size(),
+                        as_rank=dist.get_rank(),
+                        implementation=implementation(dist.group.WORLD),
+                    ),
+                    InitProcessGroup(),
                 )
             if self.shares:
                 for trouble in self.orphans.adopt():

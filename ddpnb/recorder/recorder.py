@@ -42,6 +42,7 @@ class Recorder:
         self.rank = rank
         self.box = BlackBox(os.path.join(folder, f"rank{rank}.box"), rank)
         self.door = Door(self.box, folder)
+        self.door.flight.has_ended = self.door.groups.has_ended
         self.phases = Phases(self.box, self.door)
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)

@@ -29,7 +29,6 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
@@ -40,6 +39,7 @@ from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.user_frames import is_own_file
 
 _RETRIES_S = 60.0  # torch retries ever more rarely
+_ABORTING = "ddpnb abort"  # threads that may wait for a device
 _LOOKS_S = 0.05  # between two checks whether it still retries
 _FAULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "faults") + os.sep
 _raising: set[str] = set()  # names of modules
@@ -70,7 +70,6 @@ class Release:
         self._stand_ins: dict[str, threading.Thread] = {}  # by the address where each one opens a store
         self._kept_open: dict[tuple[Any, ...], Descriptor] = {}  # by own and other address
         self._keeping = threading.Lock()
-        self._aborting = threading.Thread()
         # The handler of the user's code for SIGCHLD.
         self._of_children: Any = signal.getsignal(signal.SIGCHLD) or signal.SIG_DFL
         with suppress(ValueError):  # another thread makes the process group: signals cannot free this rank
@@ -102,9 +101,9 @@ class Release:
         Returns:
             how many were shut down.
         """
-        if not self._aborting.is_alive():
-            self._aborting = threading.Thread(target=_abort_nccl, name="ddpnb abort", daemon=True)
-            self._aborting.start()
+        self.interrupt()  # first: the main thread would continue with wrong numbers once its device does
+        if not any(thread.name == _ABORTING for thread in threading.enumerate()):
+            _abort_groups()
         how = socket.SHUT_RDWR if both_ways else socket.SHUT_RD
         of_gloo = [(fd, _address(own), _address(other)) for fd, own, other in connections_of_gloo()]
         known = {tuple(other) for _, _, other in connections}
@@ -295,34 +294,17 @@ def _address(name: tuple[Any, ...]) -> tuple[str, int]:
     return str(name[0]).removeprefix("::ffff:"), int(name[1])
 
 
-def _abort_nccl() -> None:
-    """Abort the communicators of all groups: NCCL's own way to end its kernels, and with them what waits for these.
+def _abort_groups() -> None:
+    """Abort all groups: the way to end what a device waits for (NCCL and its like); gloo's does nothing.
 
     As ``_abort_process_group`` of torch does it, but the groups stay in torch's tables until they are destroyed: the models
-    that are wrapped with them are found there, and a call in them fails with the reason. Not yet run on GPUs.
+    that are wrapped with them are found there, and a call in them fails with the reason. Each has a thread: the abort of one
+    communicator may wait for a kernel that is behind one of another (pytorch#119797). Not yet run on GPUs.
     """
-    backends = _nccl_backends()
-    if not backends:
-        return
-    # Within one group of NCCL's, aborts of several communicators do not wait for each other (pytorch#119797).
-    backends[0]._group_start()
-    try:
-        for backend in reversed(backends):  # sub-groups first
-            with suppress(RuntimeError):
-                backend.abort()
-    finally:
-        backends[0]._group_end()
-
-
-def _nccl_backends() -> list[Any]:
-    """Those of all groups of this process; with TORCH_DISTRIBUTED_DEBUG=DETAIL each is wrapped in another one."""
-    found: list[Any] = []
-    if not dist.is_initialized() or not dist.is_nccl_available():
-        return found
     for group in list(dist.distributed_c10d._world.pg_map):
-        with suppress(RuntimeError):  # it has no backend for this device
-            backend = group._get_backend(torch.device("cuda"))
-            backend = getattr(backend, "wrapped_pg", backend)
-            if isinstance(backend, dist.ProcessGroupNCCL):
-                found.append(backend)
-    return found
+        threading.Thread(target=_abort, args=(group,), name=_ABORTING, daemon=True).start()
+
+
+def _abort(group: Any) -> None:
+    with suppress(Exception):  # it is aborted already, or its back end cannot
+        group.abort()

@@ -61,22 +61,58 @@ NAMES: tuple[TorchName, ...] = (
     TorchName("torch._C._distributed_c10d.Work.is_completed", ("door",), _REFUSED),
     TorchName("torch.library.Library()._destroy", ("door",), "hooks on collectives stay until the process ends"),
     TorchName("torch.ops.c10d.allreduce_.default._schema", ("door",), _REFUSED),
-    TorchName("torch.ScriptObject._get_method", ("signatures", "faults.at_door"), "reduce operations are not recorded"),
+    TorchName("torch.ScriptObject._get_method", ("door", "faults.at_door"), "reduce operations are not recorded"),
     TorchName(
         "torch.classes.c10d.ReduceOp().op",
-        ("signatures", "faults.at_door"),
+        ("door", "faults.at_door"),
         "reduce operations (sum, max) of collectives are neither recorded nor compared",
         since=(2, 10),
     ),
-    TorchName("torch.ops.c10d._allgather_base_", ("signatures",), "all_gather_into_tensor is not seen"),
-    TorchName("torch.ops.c10d._reduce_scatter_base_", ("signatures",), "reduce_scatter_tensor is not seen"),
+    TorchName(
+        "torch.ops.c10d._allgather_base_",
+        ("signatures", "callers", "group_hooks"),
+        "all_gather_into_tensor is not seen",
+    ),
+    TorchName(
+        "torch.ops.c10d._reduce_scatter_base_",
+        ("signatures", "callers", "group_hooks"),
+        "reduce_scatter_tensor is not seen",
+    ),
     TorchName(
         "torch.ops.c10d.gather_into_tensor_", ("signatures",), instead="there is no such collective", since=(2, 14)
+    ),
+    TorchName(
+        "torch.distributed.ProcessGroup.register_pre_hook",
+        ("group_hooks",),
+        instead="all collectives have kernels, which cost more",
+        since=(2, 14),
+    ),
+    TorchName(
+        "torch.distributed.ProcessGroup.register_post_hook",
+        ("group_hooks",),
+        instead="all collectives have kernels, which cost more",
+        since=(2, 14),
+    ),
+    TorchName(
+        "torch._C._distributed_c10d.HookOpName.ALLGATHER_BASE",
+        ("group_hooks",),
+        instead="the function that makes a call says which operator it is",
+        since=(2, 15),
+    ),
+    TorchName(
+        "torch.distributed.distributed_c10d._coalescing_manager",
+        ("callers",),
+        "the reduction of calls that are made as one is not recorded",
+    ),
+    TorchName(
+        "torch.ops._c10d_functional.all_reduce.default._schema",
+        ("callers",),
+        "the operator of functional collectives is not recorded with hooks",
     ),
     # Groups, start-up and release
     TorchName(
         "torch.distributed.ProcessGroup._get_backend",
-        ("groups", "release"),
+        ("groups",),
         f"{_HELD}; NCCL cannot be released",
         takes=("device",),
     ),
@@ -91,11 +127,18 @@ NAMES: tuple[TorchName, ...] = (
     ),
     TorchName(
         "torch._C._distributed_c10d._ProcessGroupWrapper.wrapped_pg",
-        ("release",),
-        "NCCL cannot be released in DETAIL mode",
+        ("groups",),
+        "in DETAIL mode the class of a back end is that of its wrapper",
     ),
     TorchName(
-        "torch.distributed.distributed_c10d._world.pg_map", ("group_users", "release"), "NCCL cannot be released"
+        "torch.distributed.distributed_c10d._world.pg_map",
+        ("group_hooks", "group_users", "release"),
+        "NCCL cannot be released",
+    ),
+    TorchName("torch.distributed.distributed_c10d._world.pg_names", ("groups",), "groups in Python have no names"),
+    TorchName("torch.distributed.ProcessGroup._device_types", ("groups",), f"{_HELD}; NCCL cannot be released"),
+    TorchName(
+        "torch._C._get_privateuse1_backend_name", ("phases",), "the device that a script has chosen is not recorded"
     ),
     TorchName(
         "torch.distributed.distributed_c10d._world.group_count",
@@ -107,8 +150,14 @@ NAMES: tuple[TorchName, ...] = (
         ("phases",),
         "init_process_group() in a process that had a group may find the old store",
     ),
-    TorchName("torch.distributed.ProcessGroupNCCL._group_start", ("release",), "NCCL cannot be released"),
-    TorchName("torch.distributed.ProcessGroupNCCL._group_end", ("release",), "NCCL cannot be released"),
+    *(
+        TorchName(
+            f"torch.distributed._symmetric_memory.{name}",
+            ("unseen",),
+            "where this shows symmetric memory, it is not said that a wait may be in it",
+        )
+        for name in ("_group_name_to_store", "_group_name_to_workspace_tensor", "_symm_mem_pools", "_backend_streams")
+    ),
     # Models, losses and optimizers
     TorchName(
         "torch.nn.Module()._parameters",

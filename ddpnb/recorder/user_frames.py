@@ -115,6 +115,14 @@ def _kind(frame: FrameType) -> int:
     return kind
 
 
+def _frame_at(depth: int) -> FrameType | None:
+    """A frame of this thread; None: it has fewer, since a thread of C++ (autograd's, of a device) has no Python caller."""
+    try:
+        return sys._getframe(depth)
+    except ValueError:
+        return None
+
+
 def calling_frame(depth: int = 1) -> FrameType | None:
     """The innermost frame of the user's code, else the innermost of an installed package other than torch, else nothing.
 
@@ -122,7 +130,7 @@ def calling_frame(depth: int = 1) -> FrameType | None:
     thread's frame, which sits in ``backward()``, is the answer then. A thread of Python has one, the standard library:
     what the main thread does meanwhile has nothing to do with it.
     """
-    return calling_frame_from(sys._getframe(depth))
+    return calling_frame_from(_frame_at(depth + 1))
 
 
 def calling_frame_from(frame: FrameType | None) -> FrameType | None:

@@ -1,4 +1,4 @@
-"""The log of the NCCL watchdog and of its heartbeat monitor, as torch 1.13 to 2.13 write it.
+"""The log of the NCCL watchdog and of its heartbeat monitor, as torch 1.13 to 2.15 write it, and of NCCL2.
 
 The message of a call does not always name its rank and its group: other messages of the same process do.
 """
@@ -16,7 +16,7 @@ from ddpnb.reports.logs import Log
 from ddpnb.reports.watchdog_lines import Status
 
 NAME = "NCCL watchdog log"
-MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor", "failed or timed out", "should dump")
+MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor", "failed or timed out", "should dump", "[TC]")
 
 _MOST = 4096  # statuses of one rank
 

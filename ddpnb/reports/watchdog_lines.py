@@ -44,6 +44,13 @@ _UNNAMED = {
         re.compile(
             r"\[Rank (?P<own>\d{1,6})\]\s{1,3}To avoid data inconsistency, we are taking the entire process down"
         ),
+        # NCCL2 (torch 2.14 and later) names no call. Its rank is the one in the group, which the name of the default one shows.
+        re.compile(
+            r"\[TC\]\[rank=(?P<own>\d{1,6})\](?:\[name=(?:0|default_pg)?\])?\s{1,3}Operation timed out after \d{1,12} ms"
+        ),
+        re.compile(
+            r"\[TC\](?:\[[^\]\n]{1,80}\]){0,3}\s{1,3}(?:Operation timed out after|Aborting process on rank \d{1,6} due to)"
+        ),
     ),
     "store": (
         re.compile(

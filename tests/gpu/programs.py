@@ -1,22 +1,32 @@
-"""What the ranks of these tests run: functions, which find their device as any script does."""
+"""What the ranks of these tests run: functions, which find their device as any script does.
+
+The tests of ``tests/nccl_like`` run them on a stand-in for a GPU and NCCL.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from tests import nccl_like
+
 KEPT = []  # the model of the last run: it can be compared afterwards
 
 
 def device():
-    return torch.device(os.environ["DDPNB_DEVICE"])
+    return torch.device(os.environ.get(nccl_like.CHOSEN) or os.environ["DDPNB_DEVICE"])
 
 
 def begin(backend=None):
+    if backend is None and os.environ.get(nccl_like.CHOSEN):
+        backend = nccl_like.BACKEND
+        if dist.is_initialized() and dist.get_backend() != backend:
+            dist.destroy_process_group()  # that of a world whose rank was replaced
     here = device()
     if here.type == "cuda":
         torch.cuda.set_device(here)
@@ -106,6 +116,74 @@ def inputs_elsewhere():
 def on_the_cpu():
     begin()
     dist.all_reduce(torch.ones(4))
+
+
+def hurried(seconds, steps):
+    """Calls in a group with a short time-out."""
+    here = begin()
+    group = dist.new_group(timeout=timedelta(seconds=seconds))
+    KEPT[:] = [group]
+    total = torch.ones(4, device=here)
+    for step in range(steps):  # noqa: B007 (a condition of a hold)
+        dist.all_reduce(total, group=group)
+    return total.sum().item()
+
+
+def kept_seconds():
+    """The time-out of the group of ``hurried``."""
+    return KEPT[0]._get_backend(device()).options._timeout.total_seconds()
+
+
+def skips(seconds):
+    """Rank 1 never makes the second call in a group with a short time-out."""
+    here = begin()
+    group = dist.new_group(timeout=timedelta(seconds=seconds))
+    total = torch.ones(4, device=here)
+    dist.all_reduce(total, group=group)
+    if dist.get_rank() == 0:
+        dist.all_reduce(total, group=group)
+    return total.sum().item()
+
+
+def other_sizes():
+    here = begin()
+    total = torch.ones(4 + dist.get_rank(), device=here)
+    dist.all_reduce(total)
+    return total.sum().item()
+
+
+def crossed():
+    """Two groups, used in another order on each rank."""
+    here = begin()
+    groups = [dist.group.WORLD, dist.new_group()]
+    total = torch.ones(4, device=here)
+    for group in groups if dist.get_rank() == 0 else groups[::-1]:
+        dist.all_reduce(total, group=group)
+    return total.sum().item()
+
+
+def beside(backend="nccl"):
+    """Rank 1 does not call the second all_reduce in a group of NCCL, beside a default group of gloo."""
+    here = begin("gloo")
+    group = dist.new_group(backend=nccl_like.BACKEND if os.environ.get(nccl_like.CHOSEN) else backend)
+    total = torch.ones(4, device=here)
+    dist.all_reduce(total, group=group)
+    if dist.get_rank() == 0:
+        dist.all_reduce(total, group=group)
+        return total.sum().item()
+    return None
+
+
+def runs_ahead():
+    """Rank 1 leaves the loop early; the host of rank 0 queues all its calls, and waits where it needs the result."""
+    here = begin()
+    total = torch.ones(4, device=here)
+    for step in range(20):
+        if dist.get_rank() == 1 and step == 7:
+            break
+        dist.all_reduce(total)
+    doubled = total * 2
+    return doubled.sum().item()
 
 
 def uneven_gather():

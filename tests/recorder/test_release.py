@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,6 +18,7 @@ from ddpnb.recorder import release as module
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.release import Release
+from tests.nccl_like.marks import needed
 
 
 @pytest.fixture
@@ -171,58 +171,36 @@ def test_a_group_that_was_closed_says_so_until_there_is_a_new_one(release):
     assert release.convert(missing) is missing
 
 
-class Nccl:
-    """Stands for a ``ProcessGroupNCCL``."""
+ABORTED = """
+import threading
+import torch.distributed as dist
+from tests import nccl_like
+from ddpnb.recorder.release import Release
 
-    def __init__(self, name, calls, fails=False):
-        self.name, self.calls, self.fails = name, calls, fails
+nccl_like.install()
+dist.init_process_group(f"cpu:gloo,{nccl_like.DEVICE}:{nccl_like.BACKEND}", rank=0, world_size=1, store=dist.HashStore())
+groups = [dist.group.WORLD, dist.new_group(backend=nccl_like.BACKEND), dist.new_group(backend="gloo")]
 
+
+class Python(dist.ProcessGroup):
     def abort(self):
-        self.calls.append(f"abort {self.name}")
-        if self.fails:
-            raise RuntimeError("already aborted")
-
-    def _group_start(self):
-        self.calls.append("start")
-
-    def _group_end(self):
-        self.calls.append("end")
+        raise RuntimeError("it is aborted already")
 
 
-@pytest.fixture
-def torchs_groups(monkeypatch):
-    """The process groups that torch knows, by what their backends for CUDA are."""
-
-    def install(*backends):
-        def group(backend):
-            def of(device):
-                assert device.type == "cuda"
-                if backend is None:
-                    raise RuntimeError("No backend type associated with device type cuda")
-                return backend
-
-            return SimpleNamespace(_get_backend=of)
-
-        table = [group(backend) for backend in backends]
-        monkeypatch.setattr(module.dist, "is_initialized", lambda: True)
-        monkeypatch.setattr(module.dist, "is_nccl_available", lambda: True)
-        monkeypatch.setattr(module.dist, "ProcessGroupNCCL", Nccl, raising=False)
-        monkeypatch.setattr(module.dist.distributed_c10d, "_world", SimpleNamespace(pg_map=table))
-        return table
-
-    return install
+dist.distributed_c10d._world.pg_map[Python(0, 1)] = None, None
+Release().free([])
+for thread in [one for one in threading.enumerate() if one.name == "ddpnb abort"]:
+    thread.join(30)
+for group in groups:
+    assert group in dist.distributed_c10d._world.pg_map  # models that are wrapped with it are looked for there
+    for device in group._device_types:
+        print(device.type, group._get_backend(device).get_error().name)
+"""
 
 
-def test_all_groups_of_nccl_are_aborted_together_and_stay_in_torchs_tables(torchs_groups):
-    """Models that are wrapped with them are looked for there afterwards."""
-    calls = []
-    default, sub, wrapped = Nccl("default", calls), Nccl("sub", calls, fails=True), Nccl("wrapped", calls)
-    table = torchs_groups(default, None, object(), sub, SimpleNamespace(wrapped_pg=wrapped))
-    module._abort_nccl()
-    assert calls == ["start", "abort wrapped", "abort sub", "abort default", "end"]
-    assert len(table) == 5
-
-
-def test_without_nccl_nothing_is_aborted(torchs_groups):
-    torchs_groups(None, object())
-    module._abort_nccl()
+@needed
+def test_all_groups_are_aborted_whatever_their_device_is(forked):
+    done = forked.run(ABORTED)
+    assert done.returncode == 0, done.stderr
+    assert sorted(set(done.stdout.split())) == ["COMM_ERROR", "SUCCESS", "cpu", "cuda", "npu"], done.stdout
+    assert done.stdout.count("npu COMM_ERROR") == done.stdout.count("npu") == 2

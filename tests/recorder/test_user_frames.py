@@ -113,3 +113,10 @@ def test_what_torch_generates_is_not_the_users(monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/scratch/cache")
     assert not is_user_file("/scratch/cache/ab/cabc.py") and is_user_file("/scratch/cached.py")
     is_user_file.cache_clear()
+
+
+def test_a_thread_of_torch_has_no_caller_in_python():
+    """As where autograd runs DDP's hooks for a device: what it calls is the outermost frame."""
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(user_frames.calling_frame, 1000).result() is not None  # that of the main thread
+    assert user_frames.calling_frame(100_000) is None

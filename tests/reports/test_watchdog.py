@@ -310,3 +310,17 @@ def test_a_rank_that_lost_the_store():
         "(maybe TCPStore server has shut down too early), with error: Broken pipe\n"
     )
     assert of(Waiting, read(watchdog, text + text)) == [Waiting(Speaker(1), "store")]
+
+
+NCCL2 = (
+    "[E1126 06:05:00.123456789 WorkNCCL.cpp:303] [TC][rank={rank}][name={name}] Operation timed out after 600012 ms\n"
+)
+ENDS = "[TC][rank=1][name=0] Aborting process on rank 1 due to timeout - timeout watchdog detected operation timeout\n"
+
+
+def test_nccl2_names_no_call():
+    """Texts of torch 2.14.1 and 2.15: the rank in brackets is global in the default group alone."""
+    assert of(Waiting, read(watchdog, NCCL2.format(rank=3, name=0))) == [Waiting(Speaker(3), "call")]
+    assert of(Waiting, read(watchdog, NCCL2.format(rank=3, name=7))) == []
+    named = "[rank5]:" + NCCL2.format(rank=3, name=7) + "[rank5]:[E x] " + ENDS
+    assert of(Waiting, read(watchdog, named)) == [Waiting(Speaker(5), "call")]

@@ -13,7 +13,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events.runs import Caller
-from ddpnb.model.events.startup import DestroyProcessGroup
+from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.texts import shortened
@@ -36,11 +36,26 @@ _HANDLED = 3  # exceptions in the evidence
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
 
+_DEFAULT_S = 600.0  # of NCCL
+
+
+def _ran_out(record: RankRecord, ending: Ending) -> bool:
+    """Whether the oldest call that a device waited in had reached its time-out when the rank ended: a watchdog aborts it then."""
+    waited = next((call for call in record.in_flight if call.signature.asynchronous), None)
+    if waited is None or not ending.at_ns:
+        return False
+    timeouts = [event.timeout_s for event in record.events(NewGroup) if event.name == waited.group.name]
+    if str(waited.group) == "default_pg":
+        timeouts = [event.timeout_s for event in record.events(InitProcessGroup)]
+    seconds = timeouts[-1] if timeouts and timeouts[-1] is not None else _DEFAULT_S
+    return ending.at_ns - waited.entered_ns >= seconds * 1e9
+
+
 def is_consequence(record: RankRecord) -> bool:
-    """Whether the exception of this rank is a secondary failure, caused by another rank."""
+    """Whether the failure of this rank is a secondary one, caused by another rank."""
     ending = record.ending
     if ending is None or ending.how != "raised":
-        return False
+        return ending is not None and ending.signal_name == "SIGABRT" and _ran_out(record, ending)
     inside = ending.frames[-1] if ending.frames else None
     if inside is not None and not inside.user and not re.search(r"[/\\](torch|ddpnb)[/\\]", inside.file):
         return False  # another library's connection, not the ranks' own
@@ -117,10 +132,19 @@ def _has_left(record: RankRecord) -> bool:
     return bool(left) and not record.in_flight and all(call.entered_ns <= left[-1] for call in record.calls)
 
 
+def _ended_after(recording: Recording, lost: list[int]) -> set[int]:
+    """The ranks that a launcher has ended (SIGTERM) since a watchdog aborted another one: no cause of it."""
+    endings = {rank: record.ending for rank, record in recording.ranks.items() if record.ending is not None}
+    aborted = min((endings[rank].at_ns for rank in lost if endings[rank].how == "died"), default=None)
+    if aborted is None:
+        return set()
+    return {rank for rank, one in endings.items() if one.code == -signal.SIGTERM and one.at_ns >= aborted}
+
+
 def find(recording: Recording, waits: dict[int, Wait], consequences: bool = False) -> list[Finding]:
     """A finding per independent failure, the earliest first; consequences are left out unless asked for."""
     lost = [rank for rank, record in sorted(recording.ranks.items()) if is_consequence(record)]
-    told = set() if consequences else set(lost)
+    told = set() if consequences else set(lost) | _ended_after(recording, lost)
     needed = frozenset[int]().union(*{wait.missing for wait in waits.values()})
     # A process that exited with status 0 (os._exit) has failed if others needed it.
     roots = {

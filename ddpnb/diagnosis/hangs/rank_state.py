@@ -212,6 +212,8 @@ def _late_wait(record: RankRecord) -> LateWait | None:
 
 
 def _call_site(record: RankRecord, call: Call) -> Site:
+    if call.signature.asynchronous and call.state is CallState.ISSUED:
+        return call.site  # the host is further (``queued_calls.with_hosts``)
     main = record.main_stack
     frame = main.innermost_user if main is not None and call.thread == main.native_id else None
     return frame.site if frame is not None else call.site

@@ -193,6 +193,7 @@ def uneven(raised: Raised) -> Explained | None:
 
 
 _GLOO_WAIT = re.compile(r"Timed out waiting (\d{1,12})ms for (recv|send) operation to complete")
+_NCCL2_WAIT = re.compile(r"NCCL operation timed out|\[TC\]\S{0,200}\s{1,3}Operation timed out after (\d{1,12}) ms")
 _NCCL_WAIT = re.compile(
     r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(\d{1,19}), OpType=(\w{1,60}).{0,400}?"
     r"ran for (\d{1,12}) milliseconds"
@@ -203,13 +204,14 @@ def timed_out(raised: Raised) -> Explained | None:
     """A time-out: this rank is in the call and another is not; the message does not say which."""
     if match := _NCCL_WAIT.search(raised.text):
         what, waited = f"{match[2].lower()} #{match[1]}", match[3]
-    elif match := _GLOO_WAIT.search(raised.text):
+    elif (match := _GLOO_WAIT.search(raised.text)) or (match := _NCCL2_WAIT.search(raised.text)):
         what, waited = "a collective", match[1]
     else:
         return None
+    after = f" after {seconds(waited)}" if waited else ""
     return Explained(
         "DDP301",
-        f"Timed out after {seconds(waited)} in {what}, waiting for a rank that did not join it.",
+        f"Timed out{after} in {what}, waiting for a rank that did not join it.",
         _ALIKE,
         ("The message does not say which rank: look at those that did not report a time-out.",),
         culprits=(),

@@ -44,9 +44,12 @@ class InitRpc(Joining):
 
 @event("init_process_group")
 class InitProcessGroup(Joining):
-    """A rank joins the default group. ``size`` and ``as_rank`` are what it became."""
+    """A rank joins the default group. ``size``, ``as_rank`` and ``implementation`` are what it became."""
 
     backend: str = ""
+    implementation: str = (
+        ""  # the classes of its back ends: of nccl ProcessGroupNCCL, or ProcessGroupNCCL2 (torch 2.15)
+    )
     asked: str | None = None  # by the script; the launcher may have chosen another backend
     timeout_s: float | None = None  # None: the default
     threads: int = 0

@@ -58,6 +58,8 @@ def of_ranks(software: Mapping[int, Mapping[str, Any]], driver_cuda: str = "") -
     backends = list(first.get("backends", ()))
     missing = [name for name in ("gloo", "nccl") if name not in backends]
     told.append(f"backends: {', '.join(backends) or 'none'}" + (f" (no {', '.join(missing)})" if missing else ""))
+    if first.get("implementation"):
+        told.append(f"in use: {first['implementation']}")
     found = [Check("torch", "ok", ", ".join(told), section=_SECTION, details=first)]
     built, runs = _major(str(first.get("cuda", ""))), _major(driver_cuda)
     if built and runs and built > runs:

@@ -339,3 +339,35 @@ def test_a_refused_call_that_the_script_caught():
     found = diagnose(record(*ranks)).findings
     assert "DDP312" not in [one.code for one in found]
     assert found[0].collective.op in ("all_reduce", "barrier")
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "device", "code", "found"),
+    [
+        (0.001, "npu", -signal.SIGABRT, ("DDP301", (1,))),
+        (0.001, "cpu", -signal.SIGABRT, ("DDP311", (0,))),
+        (0.001, "npu", -signal.SIGSEGV, ("DDP311", (0,))),
+        (60.0, "npu", -signal.SIGABRT, ("DDP311", (0,))),
+        (None, "npu", -signal.SIGABRT, ("DDP311", (0,))),
+    ],
+)
+def test_a_rank_that_a_watchdog_ends_for_a_time_out_waited_for_another_one(timeout_s, device, code, found):
+    """NCCL's aborts the process: that is no crash in native code."""
+    own = (
+        Rank(0, 2).joined(timeout_s=timeout_s).calls("all_reduce", line(5)).issues("all_reduce", line(6), device=device)
+    )
+    other = Rank(1, 2).joined(timeout_s=timeout_s).calls("all_reduce", line(5))
+    errors, _ = diagnosed(
+        own.calls("all_reduce", line(7), state=CallState.ISSUED, device=device).dies(code), other.finishes()
+    )
+    assert errors[0] == found
+
+
+def test_a_rank_that_a_launcher_ends_after_a_watchdog_ended_another_one_is_no_root():
+    own = Rank(0, 2).joined(timeout_s=0.001).calls("all_reduce", line(5)).issues("all_reduce", line(6), device="npu")
+    own = own.calls("all_reduce", line(7), state=CallState.ISSUED, device="npu").dies(-signal.SIGABRT)
+    other = Rank(1, 2).joined(timeout_s=0.001).calls("all_reduce", line(5))
+    for _ in range(20):
+        other.passes(1, "later")
+    errors, _ = diagnosed(own, other.dies(-signal.SIGTERM))
+    assert errors[0] == ("DDP301", (1,))

@@ -145,6 +145,8 @@ def test_nccl_notices_a_mismatch_around_a_rank():
             "NumelOut=1024, Timeout(ms)=600000) ran for 600031 milliseconds before timing out.",
             "600.031 s in allreduce #57",
         ),
+        ("NCCL operation timed out", "Timed out in a collective"),
+        ("[TC][rank=0][name=0] Operation timed out after 600012 ms", "600.012 s in a collective"),
     ],
 )
 def test_a_wait_that_ran_out_blames_another_unnamed(message, words):

@@ -24,6 +24,9 @@ def test_the_versions_of_the_ranks():
         f"torch 2.13.0+cu128, Python 3.11.7, ddpnb {metadata.version('ddpnb')}, CUDA 12.8, cuDNN 9.10.2, NCCL 2.27.5, backends: gloo, nccl"
     )
     assert software.of_ranks({}) == []
+    used = FIRST | {"implementation": "cpu: ProcessGroupGloo, cuda: ProcessGroupNCCL2"}
+    (check,) = software.of_ranks({0: used}, "12.9")
+    assert check.told.endswith("backends: gloo, nccl, in use: cpu: ProcessGroupGloo, cuda: ProcessGroupNCCL2")
 
 
 @pytest.mark.parametrize(
