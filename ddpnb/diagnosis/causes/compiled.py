@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ddpnb.diagnosis.causes.stacks import in_backward
@@ -135,14 +135,12 @@ def _sides(now: Mapping[int, Call]) -> tuple[tuple[int, ...], ...]:
 def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: frozenset[Site]) -> _Own | None:
     """What a rank compiled last before its call, if it or another rank is in that function, and others compiled it less often."""
     record, call = recording.ranks[rank], now[rank]
-    made = _before(record, call)
-    if not made or any(len(recording.ranks[one].events(Compilation)) >= MOST_COMPILATIONS for one in now):
+    if any(len(recording.ranks[one].events(Compilation)) >= MOST_COMPILATIONS for one in now):
         return None
-    last = made[-1]
-    theirs = {other: _before(recording.ranks[other], now[other]) for other in now if other != rank}
-    fewer = [other for other, done in theirs.items() if _count(done, last) < _count(made, last)]
-    # A function that the others never compiled is one that they did not call: that is no matter of the compiler.
-    if not any(_function(one) == _function(last) for other in fewer for one in theirs[other]):
+    made = _before(record, call)
+    theirs = [_before(recording.ranks[other], now[other]) for other in now if other != rank]
+    last = next((one for one in reversed(made) if _less_often(one, made, theirs)), None)
+    if last is None:
         return None
     if last.state == "open" or call.entered_ns < last.ended_ns:
         return _Own((last,), inside=True)
@@ -162,8 +160,14 @@ def _before(record: RankRecord, call: Call) -> list[Compilation]:
     return [one for one in record.events(Compilation) if not one.part and one.began_ns < call.entered_ns]
 
 
-def _count(made: Iterable[Compilation], one: Compilation) -> int:
-    return sum((other.site, other.library) == (one.site, one.library) for other in made)
+def _less_often(one: Compilation, made: Sequence[Compilation], theirs: Sequence[Sequence[Compilation]]) -> bool:
+    """Whether one of the other ranks has compiled this less often.
+
+    A function that it never compiled is one that it did not call: that is no matter of the compiler.
+    """
+    counts = [sum((other.site, other.library) == (one.site, one.library) for other in some) for some in (made, *theirs)]
+    known = (any(_function(other) == _function(one) for other in some) for some in theirs)
+    return any(count < counts[0] and knows for count, knows in zip(counts[1:], known, strict=True))
 
 
 def _function(one: Compilation) -> tuple[object, ...]:
@@ -182,17 +186,18 @@ def _differs(
 ) -> bool | None:
     """Whether the calls since a compilation are others than followed such calls before.
 
-    Also where it is not known what followed; None: those of the compiled function are over, and were as always.
+    Also where it is not known what followed; None: those of the compiled function are over, and were as always, or a whole turn was.
     """
     at, made = _last_time(before), 0
-    for number, call in enumerate(since):
+    turn = len(before) - at if at is not None else len(since)
+    for number, call in enumerate(since[: turn + 1]):
         usual = (*before, *since)[at + number] if at is not None else None
         if usual is None or _kind(call) != _kind(usual):
             # A graph without collectives; after some of them, the function may have been called once less.
             skipped = usual is not None and _made_by(last, usual, backward) and not made
             return _made_by(last, call, backward) or skipped or None
         made += _made_by(last, call, backward)
-        if not backward and not _made_by(last, call, backward):
+        if number == turn or not (backward or _made_by(last, call, backward)):
             return None
     return False
 
