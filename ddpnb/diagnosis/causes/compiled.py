@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ddpnb.diagnosis.causes.stacks import in_backward
 from ddpnb.diagnosis.compilations import WARM_UP, described, named
@@ -58,14 +60,17 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         return better
     if finding.type not in _OF_CALLS or finding.collective is None:
         return finding
+    ranks = sorted(finding.concerned & set(recording.ranks))
+    if not any(recording.ranks[rank].events(Compilation) for rank in ranks):
+        return finding
     now: dict[int, Call] = {}
-    for rank in sorted(finding.concerned & set(recording.ranks)):
+    for rank in ranks:
         call = standings[rank].call or current(recording.ranks[rank], finding.collective)
         if call is not None:
             now[rank] = call
     # A compiled backward makes its calls at the user's line that called backward().
     backward = frozenset(call.site for rank, call in now.items() if in_backward(standings[rank]))
-    own = {rank: one for rank in now if (one := _alone(recording, rank, now, backward)) is not None}
+    own = _alone(recording, now, backward)
     if not own:
         return finding
     says = tuple(text for rank, one in list(own.items())[:_FEW] for text in _evidence(rank, one))
@@ -132,20 +137,45 @@ def _sides(now: Mapping[int, Call]) -> tuple[tuple[int, ...], ...]:
     return split({rank: phrases.made(call) for rank, call in now.items()}).sides
 
 
-def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: frozenset[Site]) -> _Own | None:
-    """What a rank compiled last before its call, if it or another rank is in that function, and others compiled it less often."""
-    record, call = recording.ranks[rank], now[rank]
-    if any(len(recording.ranks[one].events(Compilation)) >= MOST_COMPILATIONS for one in now):
-        return None
-    made = _before(record, call)
-    theirs = [_before(recording.ranks[other], now[other]) for other in now if other != rank]
-    last = next((one for one in reversed(made) if _less_often(one, made, theirs)), None)
-    if last is None:
-        return None
-    if last.state == "open" or call.entered_ns < last.ended_ns:
-        return _Own((last,), inside=True)
-    if not any(_made_by(last, one, backward) for one in now.values()):
-        return None
+def _alone(recording: Recording, now: Mapping[int, Call], backward: frozenset[Site]) -> dict[int, _Own]:
+    """What ranks compiled last before their calls, if one of these calls was made in that function, and others compiled it less often."""
+    made = {rank: _before(recording.ranks[rank], call) for rank, call in now.items()}
+    if max(map(len, made.values()), default=0) >= MOST_COMPILATIONS:
+        return {}
+    counts = {rank: Counter((one.site, one.library) for one in some) for rank, some in made.items()}
+    calls = {call.site: call for call in now.values()}
+    known: dict[tuple[object, ...], list[int]] = {}
+    for rank, some in made.items():
+        for function in dict.fromkeys(map(_function, some)):
+            known.setdefault(function, []).append(rank)
+
+    @cache
+    def least(function: tuple[object, ...], key: tuple[Site, str]) -> int:
+        """How often the ranks have compiled this that did least; one that never compiled the function did not call it."""
+        return min(counts[rank][key] for rank in known[function])
+
+    found: dict[int, _Own] = {}
+    for rank, call in now.items():
+        more = (
+            one
+            for one in reversed(made[rank])
+            if least(_function(one), (one.site, one.library)) < counts[rank][one.site, one.library]
+        )
+        last = next(more, None)
+        if last is None:
+            continue
+        if last.state == "open" or call.entered_ns < last.ended_ns:
+            found[rank] = _Own((last,), inside=True)
+        elif any(_made_by(last, one, backward) for one in calls.values()):
+            own = _since(recording.ranks[rank], call, made[rank], last, backward)
+            found |= {} if own is None else {rank: own}
+    return found
+
+
+def _since(
+    record: RankRecord, call: Call, made: Sequence[Compilation], last: Compilation, backward: frozenset[Site]
+) -> _Own | None:
+    """What a rank compiled in one go, if its calls since were made there."""
     calls = [one for one in record.calls if one.number <= call.number]
     since = [one for one in calls if one.entered_ns > last.began_ns]
     before = calls[: len(calls) - len(since)]
@@ -158,16 +188,6 @@ def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: f
 def _before(record: RankRecord, call: Call) -> list[Compilation]:
     """The compilations of functions before a call."""
     return [one for one in record.events(Compilation) if not one.part and one.began_ns < call.entered_ns]
-
-
-def _less_often(one: Compilation, made: Sequence[Compilation], theirs: Sequence[Sequence[Compilation]]) -> bool:
-    """Whether one of the other ranks has compiled this less often.
-
-    A function that it never compiled is one that it did not call: that is no matter of the compiler.
-    """
-    counts = [sum((other.site, other.library) == (one.site, one.library) for other in some) for some in (made, *theirs)]
-    known = (any(_function(other) == _function(one) for other in some) for some in theirs)
-    return any(count < counts[0] and knows for count, knows in zip(counts[1:], known, strict=True))
 
 
 def _function(one: Compilation) -> tuple[object, ...]:
