@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ddpnb.diagnosis.causes.stacks import in_backward
 from ddpnb.diagnosis.compilations import WARM_UP, described, named
@@ -58,14 +60,17 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         return better
     if finding.type not in _OF_CALLS or finding.collective is None:
         return finding
+    ranks = sorted(finding.concerned & set(recording.ranks))
+    if not any(recording.ranks[rank].events(Compilation) for rank in ranks):
+        return finding
     now: dict[int, Call] = {}
-    for rank in sorted(finding.concerned & set(recording.ranks)):
+    for rank in ranks:
         call = standings[rank].call or current(recording.ranks[rank], finding.collective)
         if call is not None:
             now[rank] = call
     # A compiled backward makes its calls at the user's line that called backward().
     backward = frozenset(call.site for rank, call in now.items() if in_backward(standings[rank]))
-    own = {rank: one for rank in now if (one := _alone(recording, rank, now, backward)) is not None}
+    own = _alone(recording, now, backward)
     if not own:
         return finding
     says = tuple(text for rank, one in list(own.items())[:_FEW] for text in _evidence(rank, one))
@@ -132,22 +137,45 @@ def _sides(now: Mapping[int, Call]) -> tuple[tuple[int, ...], ...]:
     return split({rank: phrases.made(call) for rank, call in now.items()}).sides
 
 
-def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: frozenset[Site]) -> _Own | None:
-    """What a rank compiled last before its call, if it or another rank is in that function, and others compiled it less often."""
-    record, call = recording.ranks[rank], now[rank]
-    made = _before(record, call)
-    if not made or any(len(recording.ranks[one].events(Compilation)) >= MOST_COMPILATIONS for one in now):
-        return None
-    last = made[-1]
-    theirs = {other: _before(recording.ranks[other], now[other]) for other in now if other != rank}
-    fewer = [other for other, done in theirs.items() if _count(done, last) < _count(made, last)]
-    # A function that the others never compiled is one that they did not call: that is no matter of the compiler.
-    if not any(_function(one) == _function(last) for other in fewer for one in theirs[other]):
-        return None
-    if last.state == "open" or call.entered_ns < last.ended_ns:
-        return _Own((last,), inside=True)
-    if not any(_made_by(last, one, backward) for one in now.values()):
-        return None
+def _alone(recording: Recording, now: Mapping[int, Call], backward: frozenset[Site]) -> dict[int, _Own]:
+    """What ranks compiled last before their calls, if one of these calls was made in that function, and others compiled it less often."""
+    made = {rank: _before(recording.ranks[rank], call) for rank, call in now.items()}
+    if max(map(len, made.values()), default=0) >= MOST_COMPILATIONS:
+        return {}
+    counts = {rank: Counter((one.site, one.library) for one in some) for rank, some in made.items()}
+    calls = {call.site: call for call in now.values()}
+    known: dict[tuple[object, ...], list[int]] = {}
+    for rank, some in made.items():
+        for function in dict.fromkeys(map(_function, some)):
+            known.setdefault(function, []).append(rank)
+
+    @cache
+    def least(function: tuple[object, ...], key: tuple[Site, str]) -> int:
+        """How often the ranks have compiled this that did least; one that never compiled the function did not call it."""
+        return min(counts[rank][key] for rank in known[function])
+
+    found: dict[int, _Own] = {}
+    for rank, call in now.items():
+        more = (
+            one
+            for one in reversed(made[rank])
+            if least(_function(one), (one.site, one.library)) < counts[rank][one.site, one.library]
+        )
+        last = next(more, None)
+        if last is None:
+            continue
+        if last.state == "open" or call.entered_ns < last.ended_ns:
+            found[rank] = _Own((last,), inside=True)
+        elif any(_made_by(last, one, backward) for one in calls.values()):
+            own = _since(recording.ranks[rank], call, made[rank], last, backward)
+            found |= {} if own is None else {rank: own}
+    return found
+
+
+def _since(
+    record: RankRecord, call: Call, made: Sequence[Compilation], last: Compilation, backward: frozenset[Site]
+) -> _Own | None:
+    """What a rank compiled in one go, if its calls since were made there."""
     calls = [one for one in record.calls if one.number <= call.number]
     since = [one for one in calls if one.entered_ns > last.began_ns]
     before = calls[: len(calls) - len(since)]
@@ -160,10 +188,6 @@ def _alone(recording: Recording, rank: int, now: Mapping[int, Call], backward: f
 def _before(record: RankRecord, call: Call) -> list[Compilation]:
     """The compilations of functions before a call."""
     return [one for one in record.events(Compilation) if not one.part and one.began_ns < call.entered_ns]
-
-
-def _count(made: Iterable[Compilation], one: Compilation) -> int:
-    return sum((other.site, other.library) == (one.site, one.library) for other in made)
 
 
 def _function(one: Compilation) -> tuple[object, ...]:
@@ -182,17 +206,18 @@ def _differs(
 ) -> bool | None:
     """Whether the calls since a compilation are others than followed such calls before.
 
-    Also where it is not known what followed; None: those of the compiled function are over, and were as always.
+    Also where it is not known what followed; None: those of the compiled function are over, and were as always, or a whole turn was.
     """
     at, made = _last_time(before), 0
-    for number, call in enumerate(since):
+    turn = len(before) - at if at is not None else len(since)
+    for number, call in enumerate(since[: turn + 1]):
         usual = (*before, *since)[at + number] if at is not None else None
         if usual is None or _kind(call) != _kind(usual):
             # A graph without collectives; after some of them, the function may have been called once less.
             skipped = usual is not None and _made_by(last, usual, backward) and not made
             return _made_by(last, call, backward) or skipped or None
         made += _made_by(last, call, backward)
-        if not backward and not _made_by(last, call, backward):
+        if number == turn or not (backward or _made_by(last, call, backward)):
             return None
     return False
 

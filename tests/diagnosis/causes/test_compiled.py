@@ -80,6 +80,27 @@ def test_a_graph_with_the_same_calls_is_no_cause():
     assert found.code != "DDP319" and not any("compiled" in text for text in found.evidence)
 
 
+def test_a_compilation_a_whole_turn_ago_is_no_cause():
+    def steps(rank, *numbers):
+        one = Rank(rank, 2)
+        for number in numbers:
+            one = compiles(one, number=number) if number is not None else one
+            one.calls("all_reduce", FORWARD, reduce_op="sum").calls("all_reduce", FORWARD, reduce_op="max")
+        return one
+
+    found = only_finding(record(then(steps(0, 0, *[None] * 4), "sum"), then(steps(1, 0, None, 1, None, None), "max")))
+    assert found.code == "DDP305"
+
+
+def test_what_all_compiled_since_hides_nothing():
+    ranks = []
+    for rank, reduce_op in enumerate(("sum", "max")):
+        one = compiles(trained(rank), number=1, reason=SIZE) if rank else trained(rank)
+        ranks.append(then(compiles(one, OTHER), reduce_op))
+    found = only_finding(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP319", (1,)) and "compiled forward" in found.summary
+
+
 @pytest.mark.parametrize("calls", [True, False])
 def test_the_last_batch_is_smaller(calls):
     """It compiled again for it, and is behind the loop, the other one is not; or its new graph has no collectives."""
