@@ -146,11 +146,13 @@ class Groups:
             names: of its axes.
             ranks: at each coordinate.
         """
-        members, shape = ranks.flatten().tolist(), tuple(ranks.shape)
-        places = dict(zip(members, product(*map(range, shape)), strict=True))
+        shape = tuple(ranks.shape)
+        if len(self._meshes) >= _MESHES or not 0 < len(shape) == len(names) <= _AXES:
+            return None
+        places = dict(zip(ranks.flatten().tolist(), product(*map(range, shape)), strict=True))
         mesh = Mesh(tuple(str(name)[:_AXIS] for name in names), shape, places)
         with self._lock:
-            if mesh in self._meshes or len(self._meshes) >= _MESHES or not 0 < len(shape) == len(names) <= _AXES:
+            if mesh in self._meshes:
                 return None
             self._meshes.append(mesh)
             for known in list(self.known.values()):
