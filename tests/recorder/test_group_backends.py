@@ -29,6 +29,7 @@ class Bare(C10D.Backend):
 
 
 nccl_like.install()
+os.environ[nccl_like.FOLDER] = sys.argv[1]
 dist.Backend.register_backend("bare", lambda store, rank, size, timeout: Bare(rank, size), devices=["cpu"])
 dist.init_process_group(
     nccl_like.BACKEND, rank=0, world_size=1, store=dist.HashStore(), timeout=timedelta(seconds=9)

@@ -172,12 +172,13 @@ def test_a_group_that_was_closed_says_so_until_there_is_a_new_one(release):
 
 
 ABORTED = """
-import threading
+import os, sys, threading
 import torch.distributed as dist
 from tests import nccl_like
 from ddpnb.recorder.release import Release
 
 nccl_like.install()
+os.environ[nccl_like.FOLDER] = sys.argv[1]
 dist.init_process_group(f"cpu:gloo,{nccl_like.DEVICE}:{nccl_like.BACKEND}", rank=0, world_size=1, store=dist.HashStore())
 groups = [dist.group.WORLD, dist.new_group(backend=nccl_like.BACKEND), dist.new_group(backend="gloo")]
 
@@ -199,8 +200,9 @@ for group in groups:
 
 
 @needed
-def test_all_groups_are_aborted_whatever_their_device_is(forked):
-    done = forked.run(ABORTED)
+@pytest.mark.full
+def test_all_groups_are_aborted_whatever_their_device_is(forked, tmp_path):
+    done = forked.run(ABORTED, tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(set(done.stdout.split())) == ["COMM_ERROR", "SUCCESS", "cpu", "cuda", "npu"], done.stdout
     assert done.stdout.count("npu COMM_ERROR") == done.stdout.count("npu") == 2
