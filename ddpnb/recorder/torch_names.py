@@ -158,6 +158,20 @@ NAMES: tuple[TorchName, ...] = (
         )
         for name in ("_group_name_to_store", "_group_name_to_workspace_tensor", "_symm_mem_pools", "_backend_streams")
     ),
+    # Compiled programs
+    *(
+        TorchName(
+            f"torch._dynamo.{name}",
+            ("compilations",),
+            "what torch.compile compiles is not recorded",
+        )
+        for name in (
+            "callback.callback_handler.start_callbacks",
+            "callback.callback_handler.end_callbacks",
+            "utils.counters",
+            "convert_frame",
+        )
+    ),
     # Models, losses and optimizers
     TorchName(
         "torch.nn.Module()._parameters",

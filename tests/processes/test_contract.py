@@ -150,17 +150,6 @@ def test_groups_time_outs_can_be_suspended(tmp_path):
         c10d.destroy_process_group()
 
 
-def test_what_is_read_of_groups_and_of_communication_beside_torch():
-    """recorder/groups.py reads what torch knows of a group, recorder/unseen.py whether symmetric memory is used."""
-    assert isinstance(c10d._world.pg_names, dict)
-    assert {"_device_types", "_get_backend", "group_name", "group_desc"} <= set(vars(ProcessGroup))
-    from torch.distributed import _symmetric_memory
-
-    held = ("_group_name_to_store", "_group_name_to_workspace_tensor")
-    assert all(isinstance(vars(_symmetric_memory)[name], dict) for name in held)
-    assert callable(torch._C._get_privateuse1_backend_name), "recorder/phases.py asks the module of that name"
-
-
 def test_groups_of_nccl_can_be_aborted_together():
     """recorder/release.py aborts the backends of all groups that are in torch's table, as torch does it."""
     assert hasattr(Backend, "abort")
