@@ -478,12 +478,15 @@ def test_what_a_signal_handler_of_the_user_raises_reaches_the_user(rank):
     def handler(*_):
         raise Alarm
 
+    def interrupted():
+        signal.setitimer(signal.ITIMER_REAL, 0.004)
+        user.work(rank.lines._called)
+
     before = signal.signal(signal.SIGALRM, handler)
     try:
         for _ in range(40):
-            signal.setitimer(signal.ITIMER_REAL, 0.004)
             with pytest.raises(Alarm):
-                user.work(rank.lines._called)
+                interrupted()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

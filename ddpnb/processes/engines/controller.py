@@ -7,13 +7,18 @@ beats are more frequent.
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ipyparallel.controller import app, heartmonitor
+from zmq import ZMQError
 
+_TRIED, _MOST_TRIES = "DDPNB_CONTROLLER_TRIED", 3  # an environment variable
 _OFTEN_MS = 20
 _OFTEN_S = 60.0  # for an engine that has come and does not answer
 
@@ -61,6 +66,17 @@ class HeartMonitor(heartmonitor.HeartMonitor):
 
 
 def main() -> None:
-    """Run the controller until it is ended."""
+    """Run the controller until it is ended.
+
+    ipyparallel looks for free ports first and takes them later. Where another process has taken one meanwhile, this one
+    starts again; nobody has been given its ports by then.
+    """
     app.Process, app.Hub, heartmonitor.HeartMonitor = HeartMonitorThread, Hub, HeartMonitor
-    app.main()
+    try:
+        app.main()
+    except ZMQError as error:
+        tried = os.environ.get(_TRIED, "")
+        if error.errno != errno.EADDRINUSE or len(tried) >= _MOST_TRIES:
+            raise
+        os.environ[_TRIED] = tried + "x"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
