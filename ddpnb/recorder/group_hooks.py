@@ -42,6 +42,7 @@ _ISSUED, _COMPLETED, _FAILED, _DROPPED = map(
     int, (CallState.ISSUED, CallState.COMPLETED, CallState.FAILED, CallState.DROPPED)
 )
 _STATE_AT = layout.CALL_STATE_AT
+_UNKNOWN_PLACE = -1  # of a call in a thread of C++: whether it has left cannot be seen
 # Torch's names of the operators; before 2.15 those of the first six stand for several.
 _OPERATORS = {
     "ALLREDUCE": "allreduce_",
@@ -206,7 +207,7 @@ class GroupHooks:
             seq = 0
             try:
                 if made and thread in made:
-                    left(made, thread)
+                    left(made, thread, made[thread])
                 if pending or fresh:
                     poll(2)
                 group = groups.get(key)
@@ -216,7 +217,7 @@ class GroupHooks:
                     caller: Any = frame_at(1)
                 except ValueError:  # a thread of C++
                     caller = None
-                source = sources.get(id(caller and caller.f_code))
+                source = direct = sources.get(id(caller and caller.f_code))
                 if source is None:
                     source = which(args, caller)
                     if source is None:
@@ -224,7 +225,8 @@ class GroupHooks:
                 spec, signature_of, to_outputs, reduces, rooted = source
                 reduction = None
                 if reduces:
-                    reduction = numbers.get(id(caller and caller.f_locals.get("op")))
+                    if direct:
+                        reduction = numbers.get(id(caller.f_locals.get("op")))
                     if reduction is None:
                         reduction = reduction_of(caller)
                         if reduction is None:
@@ -260,7 +262,7 @@ class GroupHooks:
                     return
                 if disagreeing:
                     refuse(group, seq, entry, disagreeing)
-            made[thread] = entry, group, seq, id(caller), -1 if caller is None else caller.f_lasti
+            made[thread] = entry, group, seq, id(caller), _UNKNOWN_PLACE if caller is None else caller.f_lasti
 
         def after(args: Any) -> None:
             call = made.pop(get_ident(), None)
@@ -315,11 +317,11 @@ class GroupHooks:
 
     # -- calls that never got to the second hook
 
-    def _left(self, made: dict[int, Any], thread: int) -> None:
-        """The backend has refused the call of this thread, or a release has ended it."""
-        call = made.pop(thread, None)
-        if call is None:
-            return
+    def _left(self, made: dict[int, Any], thread: int, call: Any) -> None:
+        """The backend has refused this call of a thread, or a release has ended it."""
+        if made.get(thread) is not call:
+            return  # it is over, and the thread may be in its next one
+        del made[thread]
         entry, group, seq, _, _ = call
         if self._door.release.wanted:
             self._door.flight.finish(entry, _FAILED)
@@ -330,8 +332,9 @@ class GroupHooks:
         """Find calls that threads have left: no frame of theirs is where it made the call. Called from any thread."""
         for made in list(self._made):
             for thread, call in list(made.items()):
-                if not any(id(frame) == call[3] and frame.f_lasti == call[4] for frame in frames_of(thread)):
-                    self._left(made, thread)
+                inside = (id(frame) == call[3] and frame.f_lasti == call[4] for frame in frames_of(thread))
+                if call[4] != _UNKNOWN_PLACE and not any(inside):
+                    self._left(made, thread, call)
 
     def _raised(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Torch calls this where one of its functions raises: the call has ended, perhaps by a release."""
@@ -342,10 +345,11 @@ class GroupHooks:
             try:
                 thread = get_ident()
                 for made in self._made:
-                    if thread in made:
+                    call = made.get(thread)
+                    if call is not None:
                         if error is not None:
                             converted = self._door.release.convert(error)
-                        self._left(made, thread)
+                        self._left(made, thread, call)
             except Exception:
                 self._door.detach()
             if converted is not None and converted is not error:

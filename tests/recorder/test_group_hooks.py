@@ -170,14 +170,16 @@ def test_both_doors_record_the_same(both, name):
 
 def test_a_reduction_that_nothing_says_is_not_guessed(both):
     """The program calls C++ by itself: the next call has a kernel, which sees it."""
-    (hooks, _, libraries), (kernels, *_) = both("""
+    (hooks, _, libraries), (kernels, *_) = both(
+        """
         start()
         group = dist.group.WORLD
         dist.all_reduce(torch.ones(1))
         group.allreduce([torch.ones(5)]).wait()
         group.allreduce([torch.ones(5)]).wait()
         dist.all_reduce(torch.ones(1))
-    """)
+    """.replace("group.allreduce", "op = dist.ReduceOp.MAX; group.allreduce", 1)
+    )
     assert [call[0] for call in hooks if call not in kernels] == ["all_reduce(float32 [5])"]
     assert libraries == 2
 
@@ -270,3 +272,21 @@ def test_faults_have_kernels_while_they_are_armed(both):
     assert hooks == kernels
     assert [call[0] for call in hooks] == [f"all_reduce(float32 [{size}], sum)" for size in (4, 5, 4)]
     assert libraries == 1
+
+
+def test_a_call_in_a_thread_of_torch_is_not_taken_for_one_that_was_left(both):
+    """Autograd calls DDP's reducer in a thread without frames of Python where tensors are on a device."""
+    (hooks, *_), _ = both("""
+        start(alone=True)
+        dist.all_reduce(torch.ones(1))
+        if door.hooks:
+            (made,) = door.hooks._made
+            entry, group = ((0, 99, True), door.groups.get(dist.group.WORLD))
+            made[7] = call = entry, group, 2, id(None), -1
+            door.hooks.look()
+            assert made[7] is call
+            made[7] = call = entry, group, 2, 1, 5
+            door.hooks.look()
+            assert not made
+    """)
+    assert hooks
