@@ -96,7 +96,7 @@ NAMES: tuple[TorchName, ...] = (
     TorchName(
         "torch._C._distributed_c10d.HookOpName.ALLGATHER_BASE",
         ("group_hooks",),
-        instead="the function that makes a call says which operator it is",
+        instead="the calling function says which operator it is",
         since=(2, 15),
     ),
     TorchName(

@@ -240,7 +240,9 @@ def _what(record: RankRecord, was: str = "was") -> str:
     if ending.how == "raised":
         # The first line; where it only announces the next one ("backend='inductor' raised:"), that too.
         first, _, rest = ending.message.strip().partition("\n")
-        message = shortened(f"{first} {rest.strip().partition(chr(10))[0]}" if first.endswith(":") else first, 200)
+        message = shortened(
+            f"{first} {rest.strip().partition(chr(10))[0].strip()}" if first.endswith(":") else first, 200
+        )
         named = f"raised {ending.exception}" if ending.exception else "reported"
         return named + (f": {message}" if message else "")
     if ending.how == "ended":
