@@ -235,8 +235,9 @@ class Lines(Hooks):
         """Watch the user's code that there is already: what runs, and all functions."""
         codes = [frame.f_code for ident in list(sys._current_frames()) for frame in frames_of(ident)]
         codes += [value.__code__ for value in gc.get_objects() if type(value) is FunctionType]
+        mine = {path: is_recorded(path) for path in {code.co_filename for code in codes}}
         for code in codes:
-            if is_recorded(code.co_filename):
+            if mine[code.co_filename]:
                 self._watch(code)
         self._look_for_code(on=True)
 

@@ -107,7 +107,7 @@ class Signatures:
                 only = tensors[0]
                 try:
                     if only.is_contiguous():
-                        key = (only.shape, only.dtype, only.device, reduce_op, root, exchanged)
+                        key = (only.shape, only.dtype, only.is_cpu or only.device, reduce_op, root, exchanged)
                 except RuntimeError:  # it has no strides, or no shape
                     pass
             if key is None:
