@@ -1,4 +1,4 @@
-"""Programs that are compiled on one rank otherwise than on the others, and those that may be."""
+"""Programs that are compiled on one rank in another way than on the others, and those that may be."""
 
 from __future__ import annotations
 
