@@ -290,3 +290,25 @@ def test_a_call_in_a_thread_of_torch_is_not_taken_for_one_that_was_left(both):
             assert not made
     """)
     assert hooks
+
+
+def test_a_look_leaves_a_call_alone_that_is_still_being_made(both):
+    """As where a backend connects inside of the call: here the hook of another tool waits for the look."""
+    (hooks, *_), _ = both("""
+        import threading
+        start(alone=True)
+        group, states = dist.group.WORLD, []
+        def looks(_args):
+            looking = threading.Thread(target=door.look)
+            looking.start()
+            looking.join()
+            states.append(BoxReader(box.memory).calls()[-1].state.name)
+        if door.hooks:
+            group.register_post_hook(5, looks)
+        dist.all_reduce(torch.ones(1))
+        funcol.all_reduce(torch.ones(2), "sum", group).add(1)
+        if door.hooks:
+            assert states == ["ENTERED", "ENTERED"], states
+    """)
+    assert [call[-1] for call in hooks] == ["COMPLETED", "COMPLETED"]
+    assert [call[4] for call in hooks] == [1, 2]
