@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -71,7 +72,7 @@ class TwoHosts(Network):
             controller = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
         self._stack.callback(end, controller)
         files = [self.connection_file(kind) for kind in ("client", "engine")]
-        wait_until("the controller starts", lambda: all(map(os.path.exists, files)) or controller.poll() is not None)
+        wait_until("the controller starts", lambda: all(map(_is_written, files)) or controller.poll() is not None)
         assert controller.poll() is None, (self._logs / "controller.log").read_text()
         (self.shared / "engine.json").write_bytes(Path(self.connection_file("engine")).read_bytes())
 
@@ -102,6 +103,15 @@ class TwoHosts(Network):
     def logs(self) -> str:
         """What controller and engines have written: for the message of a test that fails."""
         return "\n".join(f"-- {path.name}\n{path.read_text(errors='replace')}" for path in self._logs.iterdir())
+
+
+def _is_written(file: str) -> bool:
+    """Whether the whole of a connection file is there: the controller opens it before it writes."""
+    try:
+        json.loads(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @contextlib.contextmanager

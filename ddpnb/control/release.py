@@ -21,6 +21,7 @@ _AGAIN_S = 0.15  # a rank that is still busy then is interrupted again: it may b
 _TICK_S = 0.004
 _TRANSIT_S = 1.0  # that messages between the ranks may take to arrive before the connections are shut
 _BOTH_WAYS_S = 2.0  # from then on writes are ended too
+_SILENT_S = 2.0  # a rank of a busy machine may be late with its answer; one that is stopped, or on a silent host, is not asked again
 _GENTLE_S = 0.4  # so long the connections are left alone, where no collective is in flight
 
 
@@ -161,7 +162,7 @@ class _Release:
             awake = [rank for rank in waiting if rank not in self._silent] or waiting
             # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
             heard = processes.ask(awake, {"verb": "releasing", "why": self._why}, _ANSWER_S)
-            self._silent |= set(awake) - set(heard)
+            self._silent = self._silent - set(heard) | (set(awake) - set(heard))
             self.cut_off |= {rank for ranks in processes.silent_hosts().values() for rank in ranks}
             if self._is_gentle(time.monotonic() - began):
                 processes.ask(list(heard), {"verb": "interrupt"}, _ANSWER_S)
@@ -184,12 +185,16 @@ class _Release:
             while waiting and time.monotonic() < again:
                 time.sleep(_TICK_S)
                 waiting = _busy(self._ranks)
-            if waiting and set(waiting) <= self._silent:
+            if waiting and set(waiting) <= self._silent and self._given_up(waiting, time.monotonic() - began):
                 break
         if waiting:
             processes.check_connection()  # without it no rank has heard of this: that says nothing of them
         left = {rank: _why_not(self._ranks, rank, rank in self._silent) for rank in waiting}
         return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
+
+    def _given_up(self, silent: Collection[int], passed: float) -> bool:
+        """Whether an answer of these ranks is not to be expected any more."""
+        return passed > _SILENT_S or all(rank in self.cut_off or self._ranks.processes.stopped(rank) for rank in silent)
 
     def _is_gentle(self, passed: float) -> bool:
         """Whether an exception alone may end what the ranks do: none of them waits in a collective."""

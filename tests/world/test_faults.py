@@ -163,7 +163,7 @@ def test_one_that_is_kept_strikes_again_until_healed(faulty):
     injection = faulty.inject("raise", ranks=1, seq=5, keep=True, times=None)
     for _ in range(2):
         assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "crash"
-        faulty.release()
+        assert not faulty.release().left
     injection.heal()
     assert faulty.run(SCRIPT, "collectives", stream=None).wait(60).outcome == "ok"
     assert injection.struck == {}
