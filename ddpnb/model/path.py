@@ -56,12 +56,15 @@ class Block:
 
     ``next``: the start of the block that follows always; -1 where it ends with a decision, a return or a raise.
     ``after``: the start of its immediate post-dominator, the first block that is passed whatever it decides; -1: the end of the function.
+    ``loop``: where the innermost loop around it begins; -1: it is in none. With a ``break`` in the loop, ``after`` of a ``continue`` before it
+    lies in the next iteration: then the beginning of the loop, if both sides come to it first, is where they meet.
     """
 
     start: int
     end: int
     next: int
     after: int
+    loop: int = -1
 
 
 @dataclass(frozen=True, slots=True)
