@@ -31,6 +31,7 @@ PARTS = {
     "board": ("board:board",),
     "bisection": ("bisection:counts", "bisection:sometimes", "bisection:probes"),
     "reenact": ("reenact:reenactments",),
+    "paths": ("paths:comparisons",),
 }
 
 

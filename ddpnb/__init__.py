@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ddpnb.model.faults import Fault
     from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
     from ddpnb.model.holds import Hold
+    from ddpnb.model.parting import Harmless, Parting, Way
     from ddpnb.model.rank_state import RankState
     from ddpnb.model.recording import Recording
     from ddpnb.model.startup import StartupState, StepState
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from ddpnb.recorder.components import component
     from ddpnb.reenacting import Reenactment, export, reenact
     from ddpnb.render.account import TimeAccount
+    from ddpnb.render.parting import Partings, partings
     from ddpnb.render.source_lines import SourceLines, lines
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World
@@ -89,6 +91,7 @@ _NAMES = {
     "ddpnb.model.faults": "Fault",
     "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
     "ddpnb.model.holds": "Hold",
+    "ddpnb.model.parting": "Harmless Parting Way",
     "ddpnb.model.rank_state": "RankState",
     "ddpnb.model.recording": "Ending Recording",
     "ddpnb.model.startup": "StartupState StepState",
@@ -102,6 +105,7 @@ _NAMES = {
     "ddpnb.recorder.components": "component",
     "ddpnb.reenacting": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
+    "ddpnb.render.parting": "Partings partings",
     "ddpnb.render.source_lines": "SourceLines lines",
     "ddpnb.views.status": "RankStatus",
     "ddpnb.world": "World",
@@ -128,6 +132,7 @@ __all__ = [
     "FoundJob",
     "FrameDiff",
     "Freed",
+    "Harmless",
     "Hint",
     "Hold",
     "Holding",
@@ -135,6 +140,8 @@ __all__ = [
     "Job",
     "LaunchError",
     "Panel",
+    "Parting",
+    "Partings",
     "Probe",
     "RankCurves",
     "RankState",
@@ -160,6 +167,7 @@ __all__ = [
     "Trial",
     "UsageError",
     "ValueDifference",
+    "Way",
     "World",
     "WorldError",
     "WorldStatus",
@@ -177,6 +185,7 @@ __all__ = [
     "launch",
     "lines",
     "load",
+    "partings",
     "reenact",
     "show",
 ]

@@ -22,6 +22,7 @@ from ddpnb.files import check_writable
 from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
 from ddpnb.model.recording import Recording
+from ddpnb.render.parting import Partings
 from ddpnb.render.source_lines import SourceLines
 
 
@@ -272,6 +273,23 @@ class LiveRanks:
             > 41              return                          · ● · ·   only rank 1
         """
         return self._inspection.lines(file, window)
+
+    def partings(self) -> Partings:
+        """Where the ways of the ranks part, up to this moment: see ``ddpnb.partings()``.
+
+        Returns:
+            The partings, the first one first; shown with the source around each decision, and who went which way.
+
+        Raises:
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.partings()
+            Ranks part at a decision: train.py:8 in train
+                0-3  >  8 | if not batch:
+                  2 ->  9 |     continue
+        """
+        return self._inspection.partings()
 
     def hold(
         self,

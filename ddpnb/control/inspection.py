@@ -17,6 +17,7 @@ from ddpnb.model.holds import check_expression
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
+from ddpnb.render.parting import Partings, partings
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.views import frame_variables
 from ddpnb.views.status import RankStatus, status
@@ -97,6 +98,10 @@ class Inspection:
             self._ranks.check_open()
             recording = self._observer().record(ask=False)
         return lines(recording, file, window)
+
+    def partings(self) -> Partings:
+        """See ``World.partings``."""
+        return partings(self.snapshot())
 
     def tensor(self, name: str, frame: int | None, ranks: int | Iterable[int] | None, timeout: float) -> TensorByRank:
         """See ``World.tensor``."""

@@ -15,6 +15,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.observe import logs
 from ddpnb.render.account import TimeAccount
+from ddpnb.render.parting import Partings, partings
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.timing.account import account
 
@@ -141,6 +142,11 @@ class Run:
             >>> run.lines("train.py", window="run")
         """
         return lines(self.recording or self._monitor.observer.record(ask=False), file, window)
+
+    @property
+    def partings(self) -> Partings:
+        """Where the ways of the ranks part: see ``ddpnb.partings()``; also while the run is in progress."""
+        return partings(self.recording or self._monitor.observer.record())
 
     def plot(self, ax: Axes | None = None, *, begin: float | None = None, end: float | None = None) -> Axes:
         """Draw the time line: see ``Recording.plot``; also while the run is in progress.

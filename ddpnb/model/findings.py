@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 from ddpnb.files import write_whole
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.parting import Parting
 
 Severity = Literal["error", "warning", "note"]
 Certainty = Literal["proven", "timed", "likely"]
@@ -82,6 +83,8 @@ class Finding:
     ``certainty``: ``proven`` follows from what was recorded; ``timed``: ranks made no progress for ``patience``;
     ``likely``: the code or a culprit had to be inferred, for example from source text or from names.
 
+    ``parting``: where the ways of the ranks part, if that explains it: the decision, and the way of each side.
+
     ``moments``: (rank, ns): when each rank was at the point where the finding shows. ``withdrawn``: a warning whose ranks have
     continued. Not part of its JSON.
     """
@@ -99,6 +102,7 @@ class Finding:
     sides: tuple[tuple[int, ...], ...] = ()
     certainty: Certainty = "proven"
     hint: Hint | None = None
+    parting: Parting | None = None
     moments: tuple[tuple[int, int], ...] = ()
     withdrawn: bool = False
 
@@ -159,6 +163,7 @@ class Finding:
             "hint": None
             if self.hint is None
             else {"file": self.hint.file, "line": self.hint.line, "reason": self.hint.reason},
+            "parting": None if self.parting is None else self.parting.to_json(),
             "tensors": list(self.tensors),
             "evidence": list(self.evidence),
             "remedy": self.remedy,
@@ -171,7 +176,7 @@ class Finding:
         Raises:
             KeyError, TypeError, ValueError: it is not a finding.
         """
-        hint = data["hint"]
+        hint, parting = data["hint"], data.get("parting")
         return cls(
             FindingType(str(data["code"]), str(data["name"])),
             str(data["summary"]),
@@ -188,6 +193,7 @@ class Finding:
             sides=tuple(tuple(map(int, side)) for side in data["sides"]),
             certainty=_word(data["certainty"], Certainty),
             hint=None if hint is None else Hint(str(hint["file"]), int(hint["line"]), str(hint["reason"])),
+            parting=None if parting is None else Parting.from_json(parting),
         )
 
 
@@ -253,6 +259,7 @@ class Diagnosis:
                 finding,
                 summary=relative(finding.summary),
                 hint=None if (hint := finding.hint) is None else replace(hint, file=relative(hint.file)),
+                parting=None if finding.parting is None else finding.parting.mapped(relative),
                 evidence=tuple(map(relative, finding.evidence)),
                 where=tuple((rank, replace(site, file=relative(site.file))) for rank, site in finding.where),
             )

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast, get_args
 
 from ddpnb.model.calls import NO_SITE, Site
+
+_AROUND = 8  # lines of the source that are kept before and after
+_LONGEST = 300  # characters of a line
 
 #: ``operation``: equal decisions, but different collectives (decided inside a library).
 PartingKind = Literal["loop", "branch", "exception", "call", "end", "operation"]
 
 
+LEFT_LOOP = "left the loop"
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The way of one side.
+    """The way of one side. A side without ranks: how the rank of the other one went in its earlier iterations.
 
     ``to``: the first line that only this side ran, or to which the jump led; ``NO_SITE``: it left the function.
     ``says``: the way in words: ``entered the loop``, ``left the loop``, ``raised ValueError``, ``returned``.
@@ -28,6 +34,11 @@ class Way:
     says: str = ""
     calls: tuple[str, ...] = ()
     before: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+
+    @property
+    def leaves_loop(self) -> bool:
+        """Whether it left the loop whose decision it is."""
+        return self.says == LEFT_LOOP
 
     @property
     def new(self) -> bool:
@@ -54,6 +65,7 @@ class Parting:
     ``odd``: the ranks that left the others, by their own history or since they are fewer; empty: nothing recorded tells.
     ``values``: by rank, the names in the deciding expression and what they were, where the frame still lives.
     ``harmless``: the last differences before it, newest first.
+    ``source``: numbers and texts of the lines around, and of those to which the ways lead: see ``quoted``.
     """
 
     kind: PartingKind
@@ -64,20 +76,70 @@ class Parting:
     odd: tuple[int, ...] = ()
     values: Mapping[int, Mapping[str, str]] = field(default_factory=dict[int, Mapping[str, str]])
     harmless: tuple[Harmless, ...] = ()
+    source: tuple[tuple[int, str], ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks that part here."""
+        return tuple(sorted({rank for way in self.ways for rank in way.ranks}))
+
+    def here(self, site: Site) -> bool:
+        """Whether a line is in the function in which the ranks part."""
+        return (site.file, site.function) == (self.site.file, self.site.function)
+
+    def quoted(self, sources: Mapping[str, str], edited: Iterable[str] = ()) -> Parting:
+        """With the lines around it, so that it can be shown without the Recording.
+
+        Args:
+            sources: the text of each file, as ``Recording.sources``.
+            edited: files of which that is not what the ranks ran.
+        """
+        text = sources.get(self.site.file, "")
+        if not text or self.site.file in edited:
+            return self
+        lines = text.split("\n")
+        wanted = set(range(self.site.line - _AROUND, self.site.line + _AROUND + 1))
+        wanted |= {way.to.line for way in self.ways if self.here(way.to)}
+        kept = tuple((number, lines[number - 1][:_LONGEST]) for number in sorted(wanted) if 0 < number <= len(lines))
+        return replace(self, source=kept)
+
+    def mapped(self, change: Callable[[str], str]) -> Parting:
+        """With other texts: paths that are shortened, secrets that are masked."""
+
+        def placed(site: Site) -> Site:
+            return site if site == NO_SITE else replace(site, file=change(site.file))
+
+        return replace(
+            self,
+            site=placed(self.site),
+            ways=tuple(
+                replace(way, to=placed(way.to), says=change(way.says), calls=tuple(map(change, way.calls)))
+                for way in self.ways
+            ),
+            text=change(self.text),
+            callers=tuple(map(placed, self.callers)),
+            values={
+                rank: {name: change(value) for name, value in values.items()} for rank, values in self.values.items()
+            },
+            harmless=tuple(
+                Harmless(placed(one.site), change(one.text), tuple((ranks, placed(to)) for ranks, to in one.ways))
+                for one in self.harmless
+            ),
+            source=tuple((number, change(text)) for number, text in self.source),
+        )
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``: file, line, kind, text, and the ways by side."""
+        """For ``--json``: file, line, kind, text, and the ways by side; places as in ``where`` of a finding, None for no line."""
         return {
-            "file": self.site.file,
-            "line": self.site.line,
-            "function": self.site.function,
+            **_placed(self.site),
             "kind": self.kind,
             "text": self.text,
+            "callers": [_placed(site) for site in self.callers],
             "odd": list(self.odd),
             "ways": [
                 {
                     "ranks": list(way.ranks),
-                    "to": way.to.line if way.to != NO_SITE else None,
+                    "to": None if way.to == NO_SITE else _placed(way.to),
                     "says": way.says,
                     "calls": list(way.calls),
                     "before": {str(rank): list(counts) for rank, counts in way.before.items()},
@@ -85,5 +147,90 @@ class Parting:
                 for way in self.ways
             ],
             "values": {str(rank): dict(values) for rank, values in self.values.items()},
-            "harmless": [{"file": one.site.file, "line": one.site.line, "text": one.text} for one in self.harmless],
+            "harmless": [
+                {
+                    **_placed(one.site),
+                    "text": one.text,
+                    "ways": [
+                        {"ranks": list(ranks), "to": None if to == NO_SITE else _placed(to)} for ranks, to in one.ways
+                    ],
+                }
+                for one in self.harmless
+            ],
+            "source": [list(line) for line in self.source],
         }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Parting:
+        """What ``to_json()`` has described. It comes from anywhere.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a parting.
+        """
+        if data["kind"] not in get_args(PartingKind):
+            raise ValueError(f"{data['kind']!r:.40} is no kind of a parting")
+        return cls(
+            data["kind"],
+            _site(data),
+            tuple(
+                Way(
+                    _numbers(way["ranks"]),
+                    _site(way["to"]),
+                    _text(way["says"]),
+                    tuple(map(_text, way["calls"])),
+                    {int(rank): _pair(counts) for rank, counts in _mapping(way["before"]).items()},
+                )
+                for way in data["ways"]
+            ),
+            _text(data["text"]),
+            tuple(map(_site, data["callers"])),
+            _numbers(data["odd"]),
+            {
+                int(rank): {_text(name): _text(value) for name, value in _mapping(values).items()}
+                for rank, values in _mapping(data["values"]).items()
+            },
+            tuple(
+                Harmless(
+                    _site(one),
+                    _text(one["text"]),
+                    tuple((_numbers(way["ranks"]), _site(way["to"])) for way in one["ways"]),
+                )
+                for one in data["harmless"]
+            ),
+            tuple((_number(number), _text(text)) for number, text in data["source"]),
+        )
+
+
+def _placed(site: Site) -> dict[str, Any]:
+    return {"file": site.file, "line": site.line, "function": site.function}
+
+
+def _site(value: Any) -> Site:
+    return NO_SITE if value is None else Site(_text(value["file"]), _number(value["line"]), _text(value["function"]))
+
+
+def _mapping(value: Any) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{value!r:.40} is not an object")
+    return cast("Mapping[Any, Any]", value)
+
+
+def _numbers(values: Any) -> tuple[int, ...]:
+    return tuple(map(_number, values))
+
+
+def _pair(values: Any) -> tuple[int, int]:
+    taken, times = values
+    return _number(taken), _number(times)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not a text")
+    return value

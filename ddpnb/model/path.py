@@ -13,6 +13,7 @@ from enum import IntEnum
 
 BITS = 20
 MOST = (1 << BITS) - 1  # of an offset, a code, a text
+KIND = 15  # the bits of the kind
 A, B, C = 4, 4 + BITS, 4 + 2 * BITS  # where the three numbers of a word begin
 
 
@@ -21,18 +22,20 @@ class Kind(IntEnum):
 
     BRANCH = 0  # offset of the jump, offset to which it went
     ENTER = 1  # code, site: a function begins
-    RESUME = 2  # code, site: a generator or coroutine continues
+    RESUME = 2  # code, site: a generator or coroutine continues, or an exception is thrown into it
     RETURN = 3  # offset
     YIELD = 4  # offset
     UNWIND = 5  # offset, text (type of the exception): the function ends by it
     RAISE = 6  # offset, text: an exception is raised here, or passes through here from a call
     HANDLED = 7  # offset of the handler, text
-    CALL = 8  # site, text (operator), text (name of the group); a NUMBER follows
+    CALL = 8  # site, text (operation), text (name of the group); a NUMBER follows
     NUMBER = 9  # 40 bits: number of the call in its group (0: a message); 20 bits: peer + 1 (0: none)
     MARK = 10  # site, text: ``optimizer step``, ``iteration``
-    HOT = 11  # code, offset of a jump: it is not recorded from here on
-    COLD = 12  # all jumps are recorded again
-    BASE = 13  # how many FRAME words follow: the open frames of the thread, outermost first
+    # code, offset of a jump, or where exceptions are raised or handled: it is not recorded from here on. MOST as offset: the
+    # whole function; its frames are no more, as a BASE behind it says.
+    HOT = 11
+    COLD = 12  # all is recorded again; a BASE follows
+    BASE = 13  # how many FRAME words follow: the open frames of the thread, outermost first. It may come anywhere
     FRAME = 14  # code, offset at which it stands
     GAP = 15  # what came between is not known: a BASE follows
 
@@ -55,7 +58,8 @@ class Block:
     """Instructions that run one after the other, from ``start`` to before ``end`` (offsets).
 
     ``next``: the start of the block that follows always; -1 where it ends with a decision, a return or a raise.
-    ``after``: the start of its immediate post-dominator, the first block that is passed whatever it decides; -1: the end of the function.
+    ``after``: the start of its immediate post-dominator, the first block that is passed whatever it decides, unless an exception is raised; -1: the end of the
+    function.
     ``loop``: where the innermost loop around it begins; -1: it is in none. With a ``break`` in the loop, ``after`` of a ``continue`` before it
     lies in the next iteration: then the beginning of the loop, if both sides come to it first, is where they meet.
     """
@@ -85,7 +89,7 @@ class Code:
     lines: tuple[tuple[int, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Path:
     """What a rank did in this run, as far back as its ring reaches.
 

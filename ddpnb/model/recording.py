@@ -28,6 +28,8 @@ from ddpnb.model.events.startup import MeshMade
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.marks import Mark
 from ddpnb.model.names import given_name
+from ddpnb.model.path import Path
+from ddpnb.model.path_lines import executed
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.report import Report
 from ddpnb.model.stacks import Stack
@@ -110,12 +112,25 @@ class RankRecord:
     reached: Mapping[str, int] = field(default_factory=dict[str, int])
     # Of a report that says no more of it: a "call" timed out or failed, or it lost the connection to the "store".
     lost: Literal["", "call", "store"] = ""
-    lines: ExecutedLines | None = None  # None: not recorded, as with Python 3.11
+    lines: ExecutedLines | None = None  # as recordings of versions before 0.1 have them
+    path: Path | None = None  # None: not recorded, as with Python 3.11
     unseen: tuple[str, ...] = ()  # what is loaded there that may communicate without passing the door
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:
         """Its events of these kinds, in the order in which they began; ``state``: only those in this state."""
         return [e for e in self.history if isinstance(e, kinds) and (state is None or e.state == state)]
+
+    @property
+    def executed(self) -> ExecutedLines | None:
+        """The lines of the user's code that it executed, by its path; None: not recorded."""
+        if self.path is None:
+            return self.lines
+        return executed(
+            self.path,
+            self.calls,
+            self.forgotten,
+            {mark.steps: mark.at_ns for mark in self.marks if mark.kind == "step"},
+        )
 
     def begun_before(self, call: Call) -> int:
         """How many calls of the run the rank had begun before this one of its recorded calls."""
@@ -165,12 +180,9 @@ class RankRecord:
             for event in self.events(HooksDetached)[:1]
         ]
         for event in self.events(LinesNotRecorded)[:1]:
-            what = "only for the run as a whole, not in windows" if event.whole else "not recorded"
-            found.append(f"Executed lines of rank {self.rank} are {what}: {given_name(event.why)}.")
-        if self.lines is not None and self.lines.dropped:
-            found.append(
-                f"There was no room for {self.lines.dropped} executed lines of rank {self.rank}: they are not recorded."
-            )
+            found.append(f"The path of rank {self.rank} is not recorded: {given_name(event.why)}.")
+        if self.path is not None and self.path.missing:
+            found.append(f"The path of rank {self.rank} is not whole: {given_name(self.path.missing)}")
         if self.detached:
             found.append(
                 f"Rank {self.rank} is no longer monitored because a hook of ddpnb failed on it: its later collectives are "

@@ -2,7 +2,7 @@
 
 The first line names the format, its version, and the fields of each class in their order; the second is the recording.
 A class is written as the list of its fields. Sites, groups and signatures, which thousands of calls share, are written
-once, in tables, and are referred to by their index. A field that this version does not know is skipped; one that the file
+once, in tables, and are referred to by their index; so are the codes of paths, whose words are compressed. A field that this version does not know is skipped; one that the file
 does not have gets its default.
 
 What a file may hold is limited, and is counted before it is read: a few bytes can unpack to any number of values. Reading
@@ -11,11 +11,13 @@ takes at most 1 GiB of memory.
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import os
 import types
 import zlib
+from array import array
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import IntEnum
@@ -28,10 +30,12 @@ from ddpnb.files import write_whole
 from ddpnb.model.calls import Group, Signature, Site
 from ddpnb.model.events import Event, EventState, read, written
 from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.path import Code, Path
+from ddpnb.model.path_file import beginning, sound
 from ddpnb.model.recording import Recording
 
 FORMAT, VERSION = "ddpnb recording", 1
-_SHARED: tuple[type, ...] = (Site, Group, Signature)
+_SHARED: tuple[type, ...] = (Site, Group, Signature, Code)
 _STORED = {"history": "phases", "events_forgotten": "phases_forgotten"}  # names of fields in files
 _FIELDS = {stored: field for field, stored in _STORED.items()}
 _NAMES = frozenset(
@@ -42,8 +46,10 @@ _MOST_VALUES = 6_000_000
 _COSTS = {b",": 1, b"[": 2, b"{": 4}  # in values of 64 bytes: no value is without one of these before it
 _RANKS = range(1 << 16)
 _KEPT = 200_000  # calls of all ranks that are written, and time marks: what all of them take can be read
+_WORDS = 2_000_000  # of the paths of all ranks that are written
 _LONGEST_HEADER = 1 << 16
 _CHUNK = 1 << 16
+_LONGEST = 2000  # characters of what is missing of a path
 _INTEGERS = range(-(1 << 63), 1 << 64)
 _SMALLER = "Save a part of it: snapshot() of fewer ranks, or a shorter run; or load the logs and dumps of the job."
 _HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --save` has written."
@@ -58,6 +64,17 @@ class Phase:
     began_ns: int
     ended_ns: int
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedPath:
+    """A path as it is in a file."""
+
+    threads: Mapping[str, str]
+    codes: tuple[Code, ...]
+    texts: tuple[str, ...]
+    forgotten: int
+    missing: str
 
 
 def save(recording: Recording, path: str | os.PathLike[str]) -> None:
@@ -155,7 +172,11 @@ def _unpacked(path: str | os.PathLike[str], most: int) -> bytes:
 def _last(recording: Recording) -> Recording:
     """What of a recording is written: of very many ranks fewer calls and time marks of each, the last ones."""
     most = max(16, _KEPT // max(1, len(recording.ranks)))
-    if all(len(record.calls) <= most >= len(record.marks) for record in recording.ranks.values()):
+    words = max(1024, _WORDS // max(1, len(recording.ranks)))
+    if all(
+        len(record.calls) <= most >= len(record.marks) and _length(record.path) <= words
+        for record in recording.ranks.values()
+    ):
         return recording
     ranks = {
         rank: replace(
@@ -163,10 +184,25 @@ def _last(recording: Recording) -> Recording:
             calls=record.calls[-most:],
             marks=record.marks[-most:],
             forgotten=record.forgotten + max(0, len(record.calls) - most),
+            path=_shortened(record.path, words),
         )
         for rank, record in recording.ranks.items()
     }
     return replace(recording, ranks=ranks)
+
+
+def _length(path: Path | None) -> int:
+    return sum(map(len, path.threads.values())) if path is not None else 0
+
+
+def _shortened(path: Path | None, most: int) -> Path | None:
+    """The last words of a path, of each thread the same share."""
+    length = _length(path)
+    if path is None or length <= most:
+        return path
+    kept = {name: beginning(words[len(words) - len(words) * most // length :]) for name, words in path.threads.items()}
+    left = sum(map(len, kept.values()))
+    return replace(path, threads=kept, forgotten=path.forgotten + length - left)
 
 
 @cache
@@ -197,6 +233,8 @@ class _Writer:
         if hint is Event:
             event = Phase(value.title, value.state, value.began_ns, value.ended_ns, written(value))
             return self._object(Phase, event)
+        if hint is Path:
+            return self._object(PackedPath, _packed(value))
         if is_dataclass(hint):
             return self._object(hint, value)  # type: ignore[arg-type]
         origin, inner = get_origin(hint), get_args(hint)
@@ -227,10 +265,10 @@ class _Reader:
 
     def __init__(self, named: dict[str, list[str]], tables: dict[str, list[Any]], spare: int) -> None:
         self._named, self._spare = named, spare
+        self._shared: dict[type, list[Any]] = {}
         self._shared = {
             kind: [self._object(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
         }
-
         if not all(rank in _RANKS for group in self._shared[Group] for rank in group.ranks):
             raise ValueError("no such rank")
 
@@ -243,6 +281,8 @@ class _Reader:
         if hint is Event:
             phase = self._object(Phase, value)
             return read(phase.name, phase.facts, phase.state, phase.began_ns, phase.ended_ns)
+        if hint is Path:
+            return self._path(self._object(PackedPath, value))
         if is_dataclass(hint):
             if hint in self._shared:
                 return self._shared[hint][_index(value)]  # type: ignore[index]
@@ -257,6 +297,15 @@ class _Reader:
         if origin is Mapping:
             return {self.decode(inner[0], key): self.decode(inner[1], held) for key, held in value}
         return hint(_integer(value))  # an enumeration
+
+    def _path(self, packed: PackedPath) -> Path:
+        texts = tuple(map(given_name, packed.texts))
+        threads: dict[str, tuple[int, ...]] = {}
+        for name, data in packed.threads.items():
+            words = _unpacked_words(data, max(0, self._spare))
+            self._spare -= len(words)
+            threads[given_name(name)] = tuple(sound(words, packed.codes, texts))
+        return Path(threads, packed.codes, texts, packed.forgotten, packed.missing[:_LONGEST])
 
     def _object(self, kind: type, values: list[Any]) -> Any:
         hints = _hints(kind)
@@ -275,6 +324,28 @@ class _Reader:
         if self._spare < 0:
             raise ValueError("too many fields are missing")
         return kind(**given)
+
+
+def _packed(path: Path) -> PackedPath:
+    threads = {
+        name: base64.b64encode(zlib.compress(array("Q", words).tobytes(), 6)).decode()
+        for name, words in path.threads.items()
+    }
+    return PackedPath(threads, path.codes, path.texts, path.forgotten, path.missing)
+
+
+def _unpacked_words(data: str, most: int) -> array[int]:
+    """The words of a thread.
+
+    Raises:
+        ValueError: there are more than so many, or they are damaged.
+    """
+    words = array("Q")
+    unpacking = zlib.decompressobj()
+    words.frombytes(unpacking.decompress(base64.b64decode(data, validate=True), 8 * most + 1))
+    if not unpacking.eof:
+        raise ValueError("too many words")
+    return words
 
 
 def _members(inner: tuple[Any, ...], count: int) -> tuple[Any, ...]:

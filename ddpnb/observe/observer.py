@@ -26,7 +26,7 @@ from ddpnb.model.recording import Activity, Process, RankRecord, Recording
 from ddpnb.model.stacks import stacks_in, unseen_in
 from ddpnb.observe import logs
 from ddpnb.observe.curves import CurveHistory
-from ddpnb.observe.line_files import LineFiles
+from ddpnb.observe.path_files import PathFiles
 from ddpnb.observe.rank_progress import RankProgress, with_ranks
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.source_files import SourceFiles
@@ -77,7 +77,7 @@ class Observer:
         self._host_at = -math.inf
         self._curves = CurveHistory(time.monotonic_ns())
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
-        self._lines = LineFiles(folder, run)
+        self._paths = PathFiles(folder, run)
         self._ledger = TimeLedger(run, self._outside.queued)
         self._began = time.monotonic()
         self._never: frozenset[int] = frozenset()  # ranks that have no process, and will not have one
@@ -310,7 +310,7 @@ class Observer:
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
             unrecorded=not self._processes.recorded,
-            lines=self._lines.of(rank) if whole else None,
+            path=self._paths.of(rank) if whole else None,
             unseen=known.unseen if ending is None and with_stacks else (),
         )
 

@@ -38,11 +38,7 @@ class SourceFiles:
         for path in wanted.keys() - self._texts.keys():
             self._read(wanted[path], path, began)
         executed = {
-            line.site.file: rank
-            for rank, record in records.items()
-            if record.lines is not None
-            for line in record.lines.lines
-            if line.site.file not in self._texts
+            path: rank for rank, record in records.items() for path in _executed(record) if path not in self._texts
         }
         for path in sorted(executed, key=lambda path: (_distance(path, wanted), path)):
             if len(self._executed) >= _EXECUTED or sum(self._executed.values()) >= _EXECUTED_LIMIT:
@@ -71,9 +67,16 @@ def _named(record: RankRecord) -> Iterator[str]:
         yield from (frame.file for frame in record.ending.frames if frame.user)
 
 
+def _executed(record: RankRecord) -> set[str]:
+    """The files of the user of which the rank has run something."""
+    if record.path is not None:
+        return {code.file for code in record.path.codes if code.user and code.file[:1] != "<"}
+    return {line.site.file for line in record.lines.lines} if record.lines is not None else set()
+
+
 def _began(records: Mapping[int, RankRecord]) -> float:
     """The earliest known time of the run, in seconds of the monotonic clock: it began then or before."""
-    known = [lines.windows[0].began_ns for record in records.values() if (lines := record.lines) and lines.windows]
+    known = [record.marks[0].at_ns for record in records.values() if record.marks]
     known += [record.calls[0].entered_ns for record in records.values() if record.calls]
     times = [at for at in known if at > 0]
     return min(times) / 1e9 if times else float("inf")

@@ -54,7 +54,7 @@ class Dashboard(Panel):
         self.detail = Fragment(label="what was chosen", on_action=self._act)
         self.parts = {part.name: part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds}
         shown = [part.widget for part in self.parts.values()]
-        super().__init__((self.head, self.card, self.board, self.timeline, self.detail, *shown))
+        super().__init__((self.head, self.card, self.card.fork, self.board, self.timeline, self.detail, *shown))
         self._sources: dict[str, str] = {}  # of files, as the ranks ran them
         for widget in self.box.children:
             if isinstance(widget, Fragment):

@@ -109,6 +109,8 @@ class Data(Hooks):
         self._loops: dict[int, OpenLoop] = {}  # by the id of the iterator
         self._dropped: deque[OpenLoop] = deque()
         self._steps = self._loop_count = self._pass_count = 0
+        #: called after each batch of a loader; they raise nothing of their own
+        self.on_batch: list[Callable[[], None]] = []
 
     def install(self) -> None:
         self.after(DistributedSampler, "__init__", self._sampler_made)
@@ -139,6 +141,7 @@ class Data(Hooks):
 
     def _next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         loops, over, look = self._loops, self.guarded(self._loop_over), self.guarded(self._batch)
+        on_batch = self.on_batch
 
         def __next__(iterator: Any) -> Any:
             try:
@@ -151,6 +154,8 @@ class Data(Hooks):
                 loop.batches += 1
                 if loop.batches <= _LOOKED_AT:
                     look(loop, batch)
+            for told in on_batch:
+                told()
             return batch
 
         return __next__

@@ -96,8 +96,9 @@ class Door:
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
         self._child_recorded = False
-        #: called with the number of each call before the backend is; they raise nothing of their own
-        self.on_call: list[Callable[[int], None]] = []
+        #: called before the backend is, with the number of the call, its operation, its group, its sequence number there
+        #: (0: a message), and the peer of a message; they raise nothing of their own
+        self.on_call: list[Callable[[int, str, KnownGroup, int, int | None], None]] = []
         #: not empty once a hook has failed: calls then go directly to the backend
         self.off: list[bool] = []
         #: threads that are inside a kernel: the hooks leave the call to it
@@ -251,13 +252,15 @@ class Door:
                     None if outputs_at is None else exchanged(spec, args),
                 )
                 site, frame = site_here(caller)
+                peer = None
                 if p2p:
-                    entry = begin(thread, group, 0, signature, on_cpu, site, *self._p2p(spec, group, args))
+                    peer, tag, turn = self._p2p(spec, group, args)
+                    entry = begin(thread, group, 0, signature, on_cpu, site, peer, tag, turn)
                 else:
                     seq = group.returned.pop() if group.returned else group.next_seq()
                     entry = begin(thread, group, seq, signature, on_cpu, site)
                 for look in on_call:
-                    look(entry[1])
+                    look(entry[1], spec.name, group, seq, peer)
             except BaseException as error:
                 if of_handler(error):
                     self.not_made(entry, group, seq)

@@ -16,7 +16,7 @@ _LONGEST = 100  # characters of a name
 
 
 class Handled:
-    """Records an exception when lines run for the first time while it is being handled.
+    """Records an exception when lines run after it was handled for the first time at a place.
 
     The first may be that of an ``except`` which does not handle it, so that two lines of each exception are recorded.
     """
@@ -31,7 +31,7 @@ class Handled:
         self._count = 0
 
     def record(self, error: BaseException, site: Site) -> None:
-        """``site`` runs for the first time, while ``error`` is being handled."""
+        """``site`` runs while ``error`` is being handled."""
         raised = _raised(error)
         if raised is None or self._count >= _MOST:
             return

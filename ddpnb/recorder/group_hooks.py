@@ -244,7 +244,7 @@ class GroupHooks:
                 seq = group.returned.pop() if group.returned else group.next_seq()
                 entry = begin(thread, group, seq, signature, on_cpu, site)
                 for look in on_call:
-                    look(entry[1])
+                    look(entry[1], spec.name, group, seq, None)
             except BaseException as error:
                 if of_handler(error):
                     door.not_made(entry, group, seq)

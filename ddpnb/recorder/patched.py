@@ -6,7 +6,7 @@ A name that begins with an underscore is private: torch may drop it in any versi
 there is left out, and the run's Recording says so. ``tests/recorder/test_patched.py`` compares this table with torch
 and with what a rank replaces. Beside these, a rank uses ``torch.library`` for the collectives (``door``), torch's own
 registries of hooks (``group_hooks``, ``replicas``, ``bypass``) and of callbacks (``compilations``), ``sys.monitoring``
-(``executed_lines``), and ``builtins.__import__`` while a script runs (``hidden_modules``).
+(``path``), and ``builtins.__import__`` while a script runs (``hidden_modules``).
 """
 
 from __future__ import annotations

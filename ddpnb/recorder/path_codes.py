@@ -30,6 +30,7 @@ _ENDS = {
     for name, op in dis.opmap.items()
     if name in ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE", "INTERPRETER_EXIT")
 }
+_RAISES = {op for name, op in dis.opmap.items() if name in ("RAISE_VARARGS", "RERAISE")}
 _FAST = {op for name, op in dis.opmap.items() if name in ("LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_BORROW")}
 _FAST_PAIR = {op for name, op in dis.opmap.items() if name.startswith("LOAD_FAST_") and name.count("LOAD_FAST") == 2}
 _FREE = {op for name, op in dis.opmap.items() if name in ("LOAD_DEREF", "LOAD_CLASSDEREF")}
@@ -73,7 +74,7 @@ def described(code: CodeType, *, user: bool) -> Code:
         return whole
     instructions = _instructions(data)
     ways = _ways(instructions, _handlers(code.co_exceptiontable))
-    after = _post_dominators(ways.successors)
+    after = _post_dominators(_usual(ways))
     loops = _loops(ways)
     blocks = tuple(
         Block(start, end, ways.follows[start], after[start], loops.get(start, EXIT))
@@ -130,6 +131,7 @@ class _Ways(NamedTuple):
     successors: Mapping[int, Sequence[int]]
     follows: Mapping[int, int]
     backward: Sequence[tuple[int, int]]  # (block with the jump, where it jumps to)
+    raising: Sequence[int]  # blocks that end by an exception
 
 
 def _ways(instructions: Sequence[_Instruction], handlers: Iterable[int]) -> _Ways:
@@ -143,6 +145,7 @@ def _ways(instructions: Sequence[_Instruction], handlers: Iterable[int]) -> _Way
     successors: dict[int, Sequence[int]] = {}
     follows: dict[int, int] = {}
     backward: list[tuple[int, int]] = []
+    raising: list[int] = []
     size = instructions[-1].next if instructions else 0
     start = 0
     for one in instructions:
@@ -165,10 +168,34 @@ def _ways(instructions: Sequence[_Instruction], handlers: Iterable[int]) -> _Way
         elif one.op not in _ENDS and one.next != size:
             after = [one.next]
             follow = one.next
+        elif one.op in _RAISES:
+            raising.append(start)
         blocks[start] = one.next
         follows[start] = follow
         successors[start] = [way for way in after if way < size]
-    return _Ways(blocks, successors, follows, backward)
+    return _Ways(blocks, successors, follows, backward, raising)
+
+
+def _usual(ways: _Ways) -> dict[int, Sequence[int]]:
+    """The successors of each block without those from which only an exception leads on: an ``assert`` is passed."""
+    before: dict[int, list[int]] = {}
+    for block, after in ways.successors.items():
+        for way in after:
+            before.setdefault(way, []).append(block)
+    left = {block: len(after) for block, after in ways.successors.items()}
+    failing: set[int] = set()
+    waiting = list(ways.raising)
+    while waiting:
+        block = waiting.pop()
+        failing.add(block)
+        for one in before.get(block, ()):
+            left[one] -= 1
+            if left[one] == 0:
+                waiting.append(one)
+    return {
+        block: after if block in failing else [way for way in after if way not in failing]
+        for block, after in ways.successors.items()
+    }
 
 
 def _post_dominators(successors: Mapping[int, Sequence[int]]) -> dict[int, int]:
@@ -239,13 +266,16 @@ def _loops(ways: _Ways) -> dict[int, int]:
             before.setdefault(way, []).append(block)
     members: dict[int, set[int]] = {}
     for jump, head in ways.backward:
-        mine = members.setdefault(head, {head})
+        mine = {head}
         waiting = [jump]
         while waiting:
             block = waiting.pop()
             if block not in mine:
                 mine.add(block)
                 waiting += before.get(block, ())
+        # A handler of exceptions also jumps back, to what follows its ``try``.
+        if jump == head or any(way in mine for way in ways.successors[head] if way != head):
+            members.setdefault(head, set()).update(mine)
     innermost: dict[int, int] = {}
     for head in sorted(members, key=lambda head: -len(members[head])):
         innermost |= dict.fromkeys(members[head], head)

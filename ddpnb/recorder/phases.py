@@ -24,6 +24,7 @@ from torch.distributed import rpc
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpnb.model.calls import Group
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.events.startup import (
     DestroyProcessGroup,
@@ -68,6 +69,8 @@ class Phases(Hooks):
         self._replacement_stated = False
         self.renewed = False  # ddpnb has created the inherited group by itself
         self._meeting = False  # inside a rendezvous
+        #: called before a group is made or destroyed, with the function and the group; they raise nothing of their own
+        self.on_group: list[Callable[[str, Group | None], None]] = []
 
     def install(self) -> None:
         self.replace(c10d, "init_process_group", self._init)
@@ -99,6 +102,10 @@ class Phases(Hooks):
         except Exception:
             self._door.detach()
 
+    def _tell(self, function: str, group: Group | None = None) -> None:
+        for look in self.on_group:
+            look(function, group)
+
     # -- wrappers: each opens a phase, calls the original, closes the phase
 
     def _init(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,6 +136,7 @@ class Phases(Hooks):
             self.emit(self.gathered(lambda: Environment(variables=environment()), Environment()))
             self._make_room()
             self._keep_standard_numbers()
+            self._tell("init_process_group")
             with self.span(start) as span, self._door.release.looking(start.address):
                 result = original(*args, **kwargs)
                 self._introduce(dist.group.WORLD)
@@ -251,6 +259,7 @@ class Phases(Hooks):
 
             made = self.gathered(gather, NewGroup())
             self._keep_standard_numbers()
+            self._tell("new_group", Group(made.ranks))
             with self.span(made), self._door.release.converting():
                 group = original(ranks, *args, **kwargs)
                 if isinstance(group, dist.ProcessGroup):
@@ -262,6 +271,8 @@ class Phases(Hooks):
     def _destroy(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
             group = args[0] if args else kwargs.get("group")
+            known = self._door.groups.known.get(id(dist.group.WORLD if group is None else group))
+            self._tell("destroy_process_group", known.identity if known is not None else None)
             try:
                 self._door.groups.forget(group)
             except Exception:

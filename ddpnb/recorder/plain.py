@@ -106,6 +106,7 @@ def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
         # is being finalised ends such a thread, and that aborts the process (torch 2.13; seen in 1 of 12 plain runs).
         time.sleep(_LET_GO_S)
     recorder.data.finish()
+    recorder.path.finish()
     recorder.door.find_left()
     if ending["how"] != "raised":  # then a call that failed would look completed
         recorder.door.flight.drain(0.1)

@@ -4,7 +4,7 @@ Standard library only, so that a launcher can import it without torch.
 
 The folder of a job (``DDPNB_JOB``) has one folder for each start of a process group by a launcher, whose name comes from
 the address of its store; ranks that ddpnb itself has started use the folder of the job. There each rank has
-``rank0.box``, ``rank0.samples`` and ``rank0.lines`` (``model``), ``rank0.json`` (who it is), ``rank0.status`` (how it ended),
+``rank0.box``, ``rank0.samples`` and ``rank0.path`` (``model``), ``rank0.json`` (who it is), ``rank0.status`` (how it ended),
 ``rank0.end.json`` (the same with all frames and variables, if there was room), ``rank0.crash`` (what faulthandler wrote) and
 ``rank0.sock`` (its control channel) and ``rank0.key`` (what a request there begins with). Who started the job takes the connections of ranks that have ended at ``connections.sock``.
 
@@ -45,7 +45,7 @@ LOOKS = (
 MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
 AGENT = "DDPNB_AGENT"  # of the process that acts for a launcher on another host: the name of that host
 CLOCK = "DDPNB_CLOCK_NS"  # what a rank adds to its monotonic clock, which gives that of its launcher's host
-LINES = "DDPNB_LINES"  # 0: which lines run is not recorded
+LINES = "DDPNB_LINES"  # 0: the path is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 HOSTS = "DDPNB_HOSTS"  # how ranks on other hosts reach the launcher that watches them: see ``inject.other_host``
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks

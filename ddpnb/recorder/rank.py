@@ -128,6 +128,7 @@ class Rank(Recorder):
                 self.phases.environment()
                 ended = script.run(script.with_hint(code, is_script=is_script), self.door.release)
                 self.data.finish()
+                self.path.finish()
                 if displays is not None:
                     displays.end()
                 self.door.find_left()

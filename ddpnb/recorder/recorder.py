@@ -15,10 +15,10 @@ from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.exceptions import FailedThreads
-from ddpnb.recorder.executed_lines import Lines
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.own_ranks import OwnRanks
+from ddpnb.recorder.path import PathRecorder
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.replicated import Replicated
@@ -47,7 +47,7 @@ class Recorder:
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
         self.data = Data(self.box)
-        self.lines = Lines(self.box, self.door, folder, rank)
+        self.path = PathRecorder(self.box, self.door, self.phases, self.data, folder, rank)
         failed_threads = FailedThreads(self.box)
         training = Training(self.box, self.replicas.unsynced)
         self.replicas.on_resumed.append(training.resumed)
@@ -56,13 +56,14 @@ class Recorder:
             training,
             self.replicas,
             self.data,
-            self.lines,
+            self.path,
             failed_threads,
             Replicated(self.box),
             Compilations(self.box),
         ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
+        self.control.on_snapshot.append(self.path.write)
         note(self.box, rank)
         self.door.open()
         put_in_place(*self.hooks)
@@ -87,7 +88,7 @@ class Recorder:
         for hooks in self.hooks:
             hooks.new_run()
         self.replicas.begin(number)
-        self.lines.begin(number)
+        self.path.begin(number)
 
     def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any], *, unhurried: bool) -> None:
         """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed.

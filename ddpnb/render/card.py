@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from html import escape
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
 from ddpnb.render import markup
+from ddpnb.render import parting as partings
 from ddpnb.render.terminal import Paragraph, output, wants_colour
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 HEADLINES = {
     "ok": "ok: the script completed on all ranks",
@@ -29,16 +32,14 @@ _CERTAINTY = {
 }
 _FINDINGS = 16  # written out in full as text
 _PLACES = 8
-_FILES = 32  # that sentences may name
-_PATH = 1000  # characters of a path
-_CODE = re.compile(r"`([^`]+)`")
 
 
-def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
-    """The whole diagnosis; ends without a newline."""
-    parts = [Paragraph((f"ddpnb: {outcome_line(diagnosis)}", f"bold {_role(diagnosis)}"))]
-    for finding in diagnosis.findings[:_FINDINGS]:
-        parts += [Paragraph(), *paragraphs(finding)]
+def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None, parted: bool = True) -> str:
+    """The whole diagnosis; ends without a newline. ``parted``: as for ``html``."""
+    new = partings.first_shown(diagnosis.findings) if parted else ()
+    parts: list[RenderableType] = [Paragraph((f"ddpnb: {outcome_line(diagnosis)}", f"bold {_role(diagnosis)}"))]
+    for number, finding in enumerate(diagnosis.findings[:_FINDINGS]):
+        parts += [Paragraph(), *paragraphs(finding, parted=number in new)]
     if len(diagnosis.findings) > _FINDINGS:
         parts += [Paragraph(), Paragraph(_more(diagnosis.findings[_FINDINGS:]))]
     if diagnosis.notes:
@@ -47,10 +48,15 @@ def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None
     return output(*parts, colour=colour, width=width)
 
 
-def paragraphs(finding: Finding) -> list[Paragraph]:
-    """The card of a finding, for ``terminal.output``: summary, evidence, lines, hint, certainty, fix."""
+def paragraphs(finding: Finding, *, parted: bool = True) -> list[RenderableType]:
+    """The card of a finding, for ``terminal.output``: summary, where ranks part, evidence, lines, hint, certainty, fix.
+
+    ``parted``: with where its ranks part.
+    """
     tag = (f"[{finding.code} {finding.name}]", finding.severity)
-    parts = [Paragraph((finding.summary, "bold"), tag=tag)]
+    parts: list[RenderableType] = [Paragraph((finding.summary, "bold"), tag=tag)]
+    if parted and finding.parting is not None:
+        parts += partings.paragraphs(finding.parting)
     parts += [Paragraph(evidence, first="  - ", rest="    ") for evidence in finding.evidence]
     if places := _places(finding, str):
         parts.append(Paragraph(f"where: {places}", first="  ", rest="    "))
@@ -69,16 +75,29 @@ def show(diagnosis: Diagnosis, stream: TextIO | None = None) -> None:
     print(text(diagnosis, colour=wants_colour(out)), file=out, flush=True)
 
 
-def html(diagnosis: Diagnosis, *, headline: bool = True, below: Callable[[int, Finding], str] = lambda *_: "") -> str:
+def html(
+    diagnosis: Diagnosis,
+    *,
+    headline: bool = True,
+    below: Callable[[int, Finding], str] = lambda *_: "",
+    parted: bool = True,
+) -> str:
     """The diagnosis for a page that has the style sheet: see ``markup.standalone``.
 
-    ``below``: gives what stands at the end of the card of a finding, as HTML; nothing where no program takes actions.
+    Args:
+        diagnosis: what is shown.
+        headline: begin with the outcome.
+        below: gives what stands at the end of the card of a finding, as HTML; nothing where no program takes actions.
+        parted: with where the ranks part; without it where that is shown beside the cards.
     """
     head = ""
     if headline:
         role = _role(diagnosis)
         head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(outcome_line(diagnosis))}</b></div>'
-    cards = [finding_html(one, below(number, one)) for number, one in enumerate(diagnosis.findings)]
+    new = partings.first_shown(diagnosis.findings) if parted else ()
+    cards = [
+        finding_html(one, below(number, one), parted=number in new) for number, one in enumerate(diagnosis.findings)
+    ]
     return head + "".join(cards) + _notes(diagnosis.notes)
 
 
@@ -92,39 +111,26 @@ def how_certain(finding: Finding) -> str:
     return "" if finding.withdrawn else _CERTAINTY[finding.certainty]
 
 
-def finding_html(finding: Finding, below: str = "") -> str:
-    """The card of a finding; ``below``: what stands at its end, as HTML."""
+def finding_html(finding: Finding, below: str = "", *, parted: bool = True) -> str:
+    """The card of a finding; ``below``: what stands at its end, as HTML; ``parted``: with where its ranks part."""
+    parting = partings.html(finding.parting) if parted and finding.parting is not None else ""
     evidence = "".join(f"<li>{_linked(evidence, finding)}</li>" for evidence in finding.evidence)
     places = _places(finding, markup.place)
     where = f"<div>Where: {places}</div>" if places else ""
     certainty = f"<div>{how_certain(finding)}</div>" if how_certain(finding) else ""
-    fix = f'<div class="fix"><b>Fix:</b> {_words(finding.remedy)}</div>' if finding.remedy else ""
+    fix = f'<div class="fix"><b>Fix:</b> {markup.sentence(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
         f'<div class="summary">{icon} {_linked(finding.summary, finding)} '
         f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
-        f"<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}{below}</div>"
+        f"{parting}<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}{below}</div>"
     )
 
 
 def _linked(words: str, finding: Finding) -> str:
     """A sentence of a finding, with links where it names a line of a file in which the finding has a place."""
-    files = sorted({site.file for _, site in finding.where if len(site.file) <= _PATH}, key=len, reverse=True)[:_FILES]
-    if not files:
-        return _words(words)
-    named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, files))}):(\d{{1,9}})\b")
-    parts = named.split(words)  # a text, then a file, a line and a text, again and again
-    found = [_words(parts[0])]
-    for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        found += [markup.place(Site(file, int(line), "")), _words(rest)]
-    return "".join(found)
-
-
-def _words(text: str) -> str:
-    """A sentence in which code stands between backticks."""
-    parts = _CODE.split(text)  # a text, then code and a text, again and again
-    return "".join(f"<code>{markup.text(one)}</code>" if n % 2 else markup.text(one) for n, one in enumerate(parts))
+    return markup.sentence(words, (site.file for _, site in finding.where))
 
 
 def _hint(hint: Hint | None) -> str:

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Sequence
 
 from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.render import card
+from ddpnb.render import card, parting
 from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
 from ddpnb.render.text import relative
@@ -26,7 +26,8 @@ def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None = None) ->
     """
     chosen = diagnosis.findings if findings is None else findings
     parts = [f"**ddpnb: {diagnosis.outcome}** on {diagnosis.world_size} ranks"]
-    parts += [_section(finding) for finding in chosen]
+    new = parting.first_shown(chosen)
+    parts += [_section(finding, parted=number in new) for number, finding in enumerate(chosen)]
     if diagnosis.notes:
         parts.append("\n".join(["What is not known:", "", *(f"- {_plain(note)}" for note in diagnosis.notes)]))
     text = "\n\n".join(parts)
@@ -37,8 +38,10 @@ def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None = None) ->
     return identities.mask(masked)
 
 
-def _section(finding: Finding) -> str:
+def _section(finding: Finding, *, parted: bool) -> str:
     lines = [f"### {finding.code} {finding.name} ({finding.severity})", "", _plain(finding.summary), ""]
+    if parted and finding.parting is not None:
+        lines += [*parting.markdown(finding.parting, _plain), ""]
     lines += [f"- {_plain(one)}" for one in finding.evidence]
     lines += [f"- rank {rank}: `{_plain(str(site)).replace('`', '')}`" for rank, site in finding.where[:_PLACES]]
     if len(finding.where) > _PLACES:

@@ -41,7 +41,10 @@ _NO_FILE = re.compile(r"^<")  # of a prompt, or of generated code
 _CELL = re.compile(r"cell\d+\.py$|In\[\d+\]$")
 _LINK = re.compile(r"<(/?)a\b([^>]*)>")  # only ours: texts are escaped
 _PATH = 1000  # characters of a working directory that may be left out
+_FILES = 32  # that sentences may name
+_CODE = re.compile(r"`([^`]+)`")
 _LONGEST = 200  # characters of a file's name
+_LINE = 300  # characters of a line of code
 
 
 @cache
@@ -69,6 +72,29 @@ def text(value: object, longest: int = 0) -> str:
     if longest and len(shown) > longest:
         shown = shown[:longest] + "…"
     return escape(shown)
+
+
+def sentence(words: str, files: Iterable[str] = ()) -> str:
+    """A sentence in which code stands between backticks, with links where it names a line of one of these files."""
+    known = sorted({file for file in files if len(file) <= _PATH}, key=len, reverse=True)[:_FILES]
+    if not known:
+        return _with_code(words)
+    named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, known))}):(\d{{1,9}})\b")
+    parts = named.split(words)  # a text, then a file, a line and a text, again and again
+    found = [_with_code(parts[0])]
+    for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        found += [place(Site(file, int(line), "")), _with_code(rest)]
+    return "".join(found)
+
+
+def _with_code(words: str) -> str:
+    parts = _CODE.split(words)  # a text, then code and a text, again and again
+    return "".join(f"<code>{text(one)}</code>" if n % 2 else text(one) for n, one in enumerate(parts))
+
+
+def source_line(words: str) -> str:
+    """A line of code: its blanks stay."""
+    return f"<code>{escape(printable(words[:_LINE].expandtabs(4)).replace(chr(10), ' '))}</code>"
 
 
 def table(label: str, head: Iterable[object], rows: Iterable[str], *, kind: str = "mono") -> str:

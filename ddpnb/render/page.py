@@ -69,7 +69,7 @@ def _parts(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
         culprits = {rank for finding in diagnosis.errors for rank in finding.culprits}
         sides = [side for finding in diagnosis.errors if not finding.culprits for side in finding.sides]
         yield _folded("Merged stacks", stacks.stacks(merged_stacks.merge(recording), culprits, sides))
-    if any(record.lines is not None for record in recording.ranks.values()):
+    if any(record.path is not None or record.lines is not None for record in recording.ranks.values()):
         yield from _sources(recording)
     if recording.startup is not None:
         yield _folded("Start-up, step by step", startup.table(recording.startup))

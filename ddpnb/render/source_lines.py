@@ -207,7 +207,7 @@ def _html_rows(view: SourceView, shown: list[SourceLine | Fold], columns: int) -
         yield (
             f"<tr{markup.attributes({'class': kind})}>"
             f'<th scope="row">{apart}{markup.place(Site(view.file, one.number, ""), str(one.number))}</th>'
-            f'{cells}<td>{escape(_said(view, one))}</td><td class="code"><code>{escape(_code(one))}</code></td></tr>'
+            f'{cells}<td>{escape(_said(view, one))}</td><td class="code">{markup.source_line(one.text)}</td></tr>'
         )
 
 

@@ -66,6 +66,19 @@ class Paragraph:
             yield start.append_text(line)
 
 
+class Line:
+    """A line for ``output`` that is not wrapped but cut where it is too long, such as one of code. Blanks in it stay."""
+
+    def __init__(self, *pieces: Piece) -> None:
+        self._pieces = pieces
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        text = _text(*self._pieces)
+        text.no_wrap = True
+        text.truncate(options.max_width, overflow="ellipsis")
+        yield text
+
+
 def _text(*pieces: Piece) -> Text:
     """The pieces as a text that is cut nowhere."""
     from rich.text import Text

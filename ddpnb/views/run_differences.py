@@ -47,10 +47,11 @@ _Both = tuple[str, str, str]
 
 def _in_lines(first: RankRecord, second: RankRecord) -> _Both | None:
     """The line that one run alone has executed, the earliest one; of files that both have."""
-    if first.lines is None or second.lines is None:
+    if first.executed is None or second.executed is None:
         return None
     left, right = (
-        {(line.site.file, line.site.line): line.first for line in one.lines} for one in (first.lines, second.lines)
+        {(line.site.file, line.site.line): line.first for line in one.lines}
+        for one in (first.executed, second.executed)
     )
     shared = {file for file, _ in left} & {file for file, _ in right}
     apart = [(window, place) for place, window in (left | right).items() if (place in left) != (place in right)]

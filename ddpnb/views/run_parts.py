@@ -32,7 +32,7 @@ class RunPart:
 @once
 def parts_of(recording: Recording) -> tuple[RunPart, ...]:
     """The last parts that all ranks with recorded lines have in common, the last one first, then the run as a whole."""
-    lines = {rank: one.lines for rank, one in sorted(recording.ranks.items()) if one.lines is not None}
+    lines = {rank: lines for rank, one in sorted(recording.ranks.items()) if (lines := one.executed) is not None}
     windows = common_windows(lines)
     # A window that begins at a call begins after the lines that led to it: while ranks are in that call, these count.
     until = min((number for rank in lines if (number := _current(recording.ranks[rank])) is not None), default=None)

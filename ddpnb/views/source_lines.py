@@ -83,7 +83,7 @@ def source_view(recording: Recording, file: str | None = None, window: int | str
     Raises:
         UsageError: no rank ran a line of such a file, or there is no such part of the run.
     """
-    recorded = {rank: one.lines for rank, one in sorted(recording.ranks.items()) if one.lines is not None}
+    recorded = {rank: lines for rank, one in sorted(recording.ranks.items()) if (lines := one.executed) is not None}
     notes = _not_recorded(recording)
     if not any(lines.lines for lines in recorded.values()):
         return SourceView(notes=tuple(notes or ["No rank has run a line of the user's files yet."]))
@@ -245,10 +245,10 @@ def _not_recorded(recording: Recording) -> list[str]:
 
 def _why(record: RankRecord) -> str:
     told = record.events(LinesNotRecorded)
-    if record.lines is not None:
-        if record.lines.dropped:
+    if record.executed is not None:
+        if record.executed.dropped:
             return "not all recorded: there was no room for them; a line without a mark may have run"
-        return f"recorded only for the run as a whole: {given_name(told[0].why)}" if told else ""
+        return ""
     if record.reported:
         return "not in the logs and dumps that were read"
     if record.unrecorded:

@@ -9,7 +9,7 @@ from functools import partial
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, card, markup, source_lines, stacks, startup, variables
+from ddpnb.render import board, card, markup, parting, source_lines, stacks, startup, variables
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.views.frame_variables import SideBySide
@@ -20,12 +20,16 @@ from ddpnb.widgets.view import Action
 
 
 class Card(Fragment):
-    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix."""
+    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix.
+
+    ``fork``: a widget of its own, to be shown below, with where the ranks part.
+    """
 
     def __init__(
         self, diagnosis: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
     ) -> None:
         super().__init__(label="diagnosis", on_action=on_action)
+        self.fork = Fragment(label="where ranks part")
         self._headline = headline
         self._drawing = threading.RLock()  # what is below the findings changes on other threads than the findings
         self.diagnosis: Diagnosis | None = None
@@ -45,8 +49,11 @@ class Card(Fragment):
             self.diagnosis, self._of = diagnosis, of
             if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
                 self.show("")
+                self.fork.show("")
                 return
-            html, text = card.html(diagnosis, headline=self._headline, below=self.below), card.text(diagnosis)
+            html = card.html(diagnosis, headline=self._headline, below=self.below, parted=False)
+            text = card.text(diagnosis, parted=False)
+            self.fork.show(parting.forks_html(diagnosis.findings), partial(parting.forks_text, diagnosis.findings))
             heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
             self.show(heading + html, f"{of}\n{text}" if of else text)
 
@@ -193,14 +200,15 @@ class Source(Fragment):
 
 def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Timeline]:
     """The widgets that show a completed Recording. Of a report, only what it contains: it may lack times and stacks."""
-    shown: list[Fragment | Timeline] = [Card(diagnosis), Board(recording, diagnosis)]
+    found = Card(diagnosis)
+    shown: list[Fragment | Timeline] = [found, *([found.fork] if found.fork.html else []), Board(recording, diagnosis)]
     if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
         timeline = Timeline()
         timeline.show(recording, diagnosis)
         shown.append(timeline)
     if recording.report is None or any(record.stacks for record in recording.ranks.values()):
         shown += [Variables(recording), Stacks(recording, diagnosis)]
-    if any(record.lines is not None for record in recording.ranks.values()):
+    if any(record.path is not None or record.lines is not None for record in recording.ranks.values()):
         shown.append(Source(recording))
     if recording.startup is not None:
         steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)

@@ -53,7 +53,7 @@ def test_the_source_with_the_ranks_that_ran_its_lines(tmp_path, cli):
         "run", "-n", 2, "--fork", "--lines", "--save", "hang.ddpnb", VICTIMS / "missing.py", "early_return", cwd=tmp_path
     )  # fmt: skip
     assert done.returncode == 3
-    lines = [record.lines for _, record in sorted(load(tmp_path / "hang.ddpnb").ranks.items())]
+    lines = [record.executed for _, record in sorted(load(tmp_path / "hang.ddpnb").ranks.items())]
     first, second = ({line.site for line in of_rank.lines} for of_rank in lines)
     text = (VICTIMS / "missing.py").read_text().splitlines()
     assert any(text[site.line - 1].strip().startswith("return") for site in second - first)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import time
 
+import psutil
 import pytest
 
 from ddpnb.control import nccl_status
@@ -20,6 +22,9 @@ def processes(address, count=2):
         subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env={"NCCL_RAS_ADDR": address})
         for _ in range(count)
     ]
+    for process in started:  # while a program begins, its environment is empty
+        while "NCCL_RAS_ADDR" not in psutil.Process(process.pid).environ():
+            time.sleep(0.01)
     try:
         yield [process.pid for process in started]
     finally:

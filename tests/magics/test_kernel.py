@@ -246,7 +246,7 @@ def test_what_is_found_names_the_cell_and_the_line_that_the_notebook_shows(noteb
     told = notebook.ok("run.diagnosis").text
     recorded = sys.version_info >= (3, 12)  # which lines ran; else only the source tells
     decided = (
-        "Rank 1 ran {}:2 (`if rank_of() != 1:`)" if recorded else "Possible cause: {}:2: `if rank_of() != 1` decides"
+        "Ranks part at a decision: {}:2 in alone" if recorded else "Possible cause: {}:2: `if rank_of() != 1` decides"
     )
     assert decided.format(cell) in " ".join(told.split()), told
     notebook.ok("%ddp_release --rebuild")

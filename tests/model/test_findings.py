@@ -11,9 +11,10 @@ from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
 from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.render.findings import USUAL, hang
+from tests.render.partings import SKIPS
 
 FINDING_KEYS = {
-    "code", "name", "severity", "certainty", "hint", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",
+    "code", "name", "severity", "certainty", "hint", "parting", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",
 }  # fmt: skip
 
 
@@ -64,6 +65,7 @@ def test_the_diagnosis_as_json(diagnosis):
                 {"rank": 0, "file": "/home/user/train.py", "line": 91, "function": "main"},
             ],
             "hint": None,
+            "parting": None,
             "tensors": [],
             "evidence": list(USUAL.evidence),
             "remedy": USUAL.remedy,
@@ -83,6 +85,23 @@ def test_a_hint_is_named_from_the_working_directory(tmp_path, monkeypatch):
     value = hang(Finding(type_of("DDP301"), "x", certainty="likely", hint=hint)).to_json()["findings"][0]
     assert value["certainty"] == "likely"
     assert value["hint"] == {"file": "train.py", "line": 31, "reason": hint.reason}
+
+
+def test_where_ranks_part_is_kept_and_read_back(monkeypatch):
+    finding = dataclasses.replace(USUAL, collective=None, parting=SKIPS)
+    assert Finding.from_json(json.loads(json.dumps(finding.to_json()))) == finding
+    assert Finding.from_json({**USUAL.to_json(), "parting": None}).parting is None
+    monkeypatch.setattr("os.getcwd", lambda: "/home/user")
+    value = hang(finding).to_json()["findings"][0]["parting"]
+    assert (value["file"], value["line"], value["kind"]) == ("train.py", 8, "branch")
+    assert value["ways"][0]["calls"] == ["all_reduce #15 of default_pg at train.py:11"]
+    assert [way["to"]["file"] for way in value["ways"]] == ["train.py", "train.py"]
+
+
+def test_a_log_without_partings_is_read():
+    value = USUAL.to_json()
+    del value["parting"]
+    assert Finding.from_json(value).parting is None
 
 
 def test_a_tie_lists_its_sides_and_no_culprit():

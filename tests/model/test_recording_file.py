@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 import random
+import zlib
+from array import array
 from dataclasses import fields, replace
 
 import pytest
@@ -16,6 +19,7 @@ from ddpnb.model.account import Account, Parts, RankAccount, Straggler
 from ddpnb.model.calls import Group, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.marks import Mark
+from ddpnb.model.path import Block, Branch, Code, Kind, Path, number, word
 from ddpnb.model.recording import Child, Process, Recording
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.model.stacks import Frame
@@ -30,6 +34,14 @@ SCRIPT = Script(
             barrier()  # barrier
     """
 )
+
+
+BASE = (word(Kind.BASE, 1), word(Kind.FRAME, 0, 8))
+WORDS = (*BASE, word(Kind.BRANCH, 4, 9), word(Kind.CALL, 9, 1, 2), number(7, 3))
+CODE = Code(
+    "/a/train.py", "train", 3, "0a", True, (Block(0, 8, -1, 8),), (Branch(4, 33, 33, 8, 20, True, ("step",)),), ((0, 3), (4, 33))
+)  # fmt: skip
+PATH = Path({"MainThread": WORDS, "worker": BASE}, (CODE,), ("", "all_reduce", "default_pg"), 7, "too many threads.")
 
 
 def full():
@@ -53,6 +65,7 @@ def full():
             output="the end\n\x1b[31m of it",
             forgotten=3,
             marks=(Mark(0, "begin", 1, 7), Mark(1, "step", 5, 7, 2, 3, 1, 1, 4)),
+            path=PATH,
         )
         for rank, one in recording.ranks.items()
     }
@@ -230,3 +243,45 @@ def _spoil(rng, value):
             value[key] = rng.choice([None, -1, 1 << 70, 0.5, "\ud800", [], {}, True, [[[0]]], "x" * 10_000, 3])
             return
         value = value[key]
+
+
+def test_ranks_share_the_codes_of_their_paths(saved):
+    header, body = content(saved)
+    assert len(body["tables"]["Code"]) == 1 and "PackedPath" in header["fields"] and "Path" not in header["fields"]
+
+
+def test_of_long_paths_the_last_words_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(recording_file, "_WORDS", 4096)
+    words = (*BASE, *[word(Kind.BRANCH, 4, n) for n in range(2000)]) * 3
+    path = replace(PATH, threads={"MainThread": words, "worker": BASE})
+    recording = replace(full(), ranks={n: replace(one, path=path) for n, one in full().ranks.items()})
+    recording.save(tmp_path / "long.ddpnb")
+    read = recording_file.load(tmp_path / "long.ddpnb").ranks[1].path
+    kept = read.threads["MainThread"]
+    assert kept == words[-len(kept) :] and len(kept) == 2002 and read.threads["worker"] == ()
+    assert read.forgotten == PATH.forgotten + len(words) + len(BASE) - len(kept)
+
+
+@pytest.mark.parametrize("words", ["?", "eJw=", "AAAA", 7, None])
+def test_words_of_a_path_that_are_none(saved, words):
+    header, body = content(saved)
+    place = header["fields"]["RankRecord"].index("path")
+    body["recording"][header["fields"]["Recording"].index("ranks")][0][1][place][0][0][1] = words
+    rewrite(saved, header, body)
+    with pytest.raises(UsageError):
+        recording_file.load(saved)
+
+
+def test_words_of_a_path_are_limited_and_checked(saved):
+    """A few bytes can unpack to any number of words."""
+    header, body = content(saved)
+    place = header["fields"]["RankRecord"].index("path")
+    threads = body["recording"][header["fields"]["Recording"].index("ranks")][0][1][place][0]
+    threads[0][1] = base64.b64encode(zlib.compress(bytes(8 * 7_000_000))).decode()
+    rewrite(saved, header, body)
+    with pytest.raises(UsageError):
+        recording_file.load(saved)
+    wrong = array("Q", [*BASE, word(Kind.ENTER, 5)]).tobytes()
+    threads[0][1] = base64.b64encode(zlib.compress(wrong)).decode()
+    rewrite(saved, header, body)
+    assert recording_file.load(saved).ranks[0].path.threads["MainThread"] == (*BASE, word(Kind.GAP))

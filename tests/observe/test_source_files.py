@@ -9,7 +9,8 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window
+from ddpnb.model.marks import Mark
+from ddpnb.model.path import Code, Path
 from ddpnb.model.recording import RankRecord
 from ddpnb.observe import source_files
 from ddpnb.observe.source_files import SourceFiles
@@ -31,12 +32,15 @@ def write(tmp_path):
 def ran(*files: str, call: str = "", began_s: float = 60.0) -> dict[int, RankRecord]:
     """One rank that executed a line of each of these files, in a run that began some time ago."""
     began = time.monotonic_ns() - int(began_s * 1e9)
-    lines = tuple(ExecutedLine(Site(file, 1, "main"), 1, 1, 1) for file in files)
-    executed = ExecutedLines(lines, (Window(1, began, 0, 0, 0),), (tuple(range(len(lines))),))
+    path = Path(codes=tuple(Code(file, "main", 1) for file in files))
     rank = Rank(0, 1)
     if call:
         rank.calls("all_reduce", Site(call, 1, "main"))
-    return {0: RankRecord(0, lines=executed, calls=tuple(_at(one, began) for one in rank.record.calls))}
+    return {
+        0: RankRecord(
+            0, path=path, marks=(Mark(0, "begin", began),), calls=tuple(_at(one, began) for one in rank.record.calls)
+        )
+    }
 
 
 def _at(call: Call, began: int) -> Call:
@@ -86,3 +90,10 @@ def test_what_cannot_be_read_is_empty(tmp_path):
     os.mkfifo(tmp_path / "pipe.py")
     paths = str(tmp_path / "pipe.py"), str(tmp_path / "none.py"), "nul\0.py"
     assert SourceFiles().of(ran(*paths)) == dict.fromkeys(paths, "")
+
+
+def test_files_of_a_path_are_read_too(write):
+    mine, library = write("mine.py", "a = 1\n"), write("library.py")
+    codes = (Code(mine, "f", 1), Code(library, "g", 1, user=False), Code("<string>", "h", 1))
+    found = SourceFiles().of({0: RankRecord(0, path=Path(codes=codes))})
+    assert found == {mine: "a = 1\n"}

@@ -175,3 +175,30 @@ def test_a_function_of_thousands_of_decisions():
     code = function("\n".join(f"if batch == {number}: work()" for number in range(2000)))
     assert len(code.branches) == 2000
     assert ends(code)[0] == (2, 3)
+
+
+def test_an_assert_is_passed():
+    code = function("""
+        for x in loader:
+            assert x, "empty"
+            if skip:
+                raise ValueError(x)
+            work()
+        after()
+    """)
+    assert ends(code) == [(3, 3), (4, 5), (5, 7)]
+
+
+def test_a_handler_that_jumps_back_makes_no_loop():
+    code = function("""
+        for x in loader:
+            with batch:
+                work()
+            if last:
+                break
+            more()
+    """)
+    decision = {branch.line: branch for branch in code.branches}
+    heads = {block.loop for block in code.blocks} - {-1}
+    assert heads == {decision[3].offset}
+    assert block_at(code, decision[6].offset).loop == decision[3].offset

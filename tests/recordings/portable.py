@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks.executed import HOOK
+from ddpnb.model import path as paths
+from ddpnb.model.path import KIND, MOST, A, B, Kind, word
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame
 
@@ -114,7 +116,53 @@ def _untraced(record: RankRecord) -> RankRecord:
         paths = tuple(tuple(places[n] for n in path if n in places) for path in lines.paths)
         lines = replace(lines, lines=tuple(lines.lines[n] for n in kept), paths=paths)
     stacks = tuple(replace(stack, frames=_own(stack.frames)) for stack in record.stacks)
-    return replace(record, ending=ending, lines=lines, stacks=stacks)
+    path = None if record.path is None else _untraced_path(record.path)
+    return replace(record, ending=ending, lines=lines, stacks=stacks, path=path)
+
+
+def _untraced_path(path: paths.Path) -> paths.Path:
+    tracer = {number for number, code in enumerate(path.codes) if _of_tracer(code.file)}
+    return replace(path, threads={name: _without(words, tracer) for name, words in path.threads.items()})
+
+
+def _without(words: Sequence[int], codes: Collection[int]) -> tuple[int, ...]:
+    """The words without those of these codes: what they call is called by their callers."""
+    found: list[int] = []
+    stack: list[int | None] = []  # of the open frames that are left out, the site; of others nothing
+    at = 0
+    while at < len(words):
+        one = words[at]
+        at += 1
+        kind, first, site = one & KIND, one >> A & MOST, stack[-1] if stack else None
+        if kind == Kind.BASE:
+            frames = words[at : at + first]
+            at += first
+            kept = [frame for frame in frames if frame >> A & MOST not in codes]
+            found += (word(Kind.BASE, len(kept)), *kept)
+            stack, last = [], 0
+            for frame in frames:
+                stack.append(last if frame >> A & MOST in codes else None)
+                last = last if frame >> A & MOST in codes else (frame >> B & MOST) + 1
+        elif kind in (Kind.ENTER, Kind.RESUME):
+            if site is not None:
+                one = word(kind, first, site)
+            if first in codes:
+                stack.append(one >> B & MOST)
+            else:
+                stack.append(None)
+                found.append(one)
+        elif kind in (Kind.RETURN, Kind.YIELD, Kind.UNWIND):
+            if stack:
+                stack.pop()
+            if site is None:
+                found.append(one)
+        elif kind in (Kind.CALL, Kind.MARK):
+            found.append(one if site is None else one & ~(MOST << A) | site << A)
+        elif kind == Kind.HOT:
+            found += [one] if first not in codes else []
+        elif site is None or kind in (Kind.NUMBER, Kind.COLD, Kind.GAP):
+            found.append(one)
+    return tuple(found)
 
 
 def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:

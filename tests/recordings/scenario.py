@@ -65,7 +65,7 @@ class Scenario:
     @property
     def has_lines(self) -> bool:
         """Whether the ranks recorded the lines that they ran, as Python 3.12 and later can."""
-        return any(record.lines is not None for record in self.recording.ranks.values())
+        return any(record.lines is not None or record.path is not None for record in self.recording.ranks.values())
 
     def log(self, rank: int) -> str:
         """What the rank wrote, or the end of it."""

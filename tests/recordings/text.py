@@ -61,9 +61,9 @@ def _rank(record: RankRecord) -> Iterator[str]:
         yield f"samples: {count} {kind}"
     for child in record.children:
         yield f"child: {masked(child.command)} {child.status}"
-    if record.lines is not None:
+    if record.executed is not None:
         files: dict[str, set[int]] = {}
-        for line in record.lines.lines:
+        for line in record.executed.lines:
             files.setdefault(line.site.file, set()).add(line.site.line)
         yield from (f"lines of {file}: {_ranges(numbers)}" for file, numbers in sorted(files.items()))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
+from tests.render import partings
 
 SITE = Site("/home/user/train.py", 91, "main")
 CALL = Call(
@@ -36,5 +37,16 @@ def saying(text: str) -> Diagnosis:
     site = Site(text, 7, text)
     call = Call(1, Group((0, 1), label=text), 1, Signature(text, dtypes=(text,)), site, CallState.WAITING)
     return hang(
-        Finding(type_of("DDP312"), text, (1,), (0,), call, ((1, site),), (text,), text, hint=Hint(text, 7, text))
+        Finding(
+            type_of("DDP312"),
+            text,
+            (1,),
+            (0,),
+            call,
+            ((1, site),),
+            (text,),
+            text,
+            hint=Hint(text, 7, text),
+            parting=partings.saying(text),
+        )
     )

@@ -54,12 +54,12 @@ def test_mapped_files_keep_no_descriptor(tmp_path):
         tmp_path,
         """
     from ddpnb.recorder.blackbox import BlackBox
-    from ddpnb.recorder.line_file import LineFile
+    from ddpnb.recorder.path_file import PathFile
     from ddpnb.recorder.status_page import StatusPage
     from ddpnb.model import blackbox
     before = opened()
     box = BlackBox(f"{folder}/rank0.box", 0)
-    kept = [LineFile(f"{folder}/rank0.lines"), StatusPage(f"{folder}/rank0.status")]
+    kept = [PathFile(f"{folder}/rank0.path"), StatusPage(f"{folder}/rank0.status")]
     assert opened() == before, opened()
     mine = all_closed()
     box.set_run(1, blackbox.RUN_ACTIVE)

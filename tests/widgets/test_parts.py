@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
@@ -11,6 +13,7 @@ from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables, parts
 from tests.diagnosis.recordings import Rank, Script, diagnose, line, record
+from tests.render.partings import SKIPS
 from tests.render.reading import Reading
 from tests.views.test_source_lines import hung
 
@@ -27,6 +30,18 @@ def test_the_card_says_the_finding_as_a_terminal_would():
     card = Card(FOUND)
     assert card.text == cards.text(FOUND)
     assert FOUND.errors[0].code in card.html and "Rank 1 never calls the all_reduce" in card.text
+
+
+def test_where_ranks_part_stands_once_below_the_cards():
+    finding = replace(FOUND.findings[0], parting=SKIPS)
+    found = replace(FOUND, findings=(finding, replace(finding, summary="A consequence.")))
+    shown = Card(found)
+    assert "if not batch" not in shown.html + shown.text and "A consequence." in shown.text
+    assert Reading(shown.fork.html).text.count("if not batch:") == shown.fork.text.count("if not batch:") == 1
+    assert cards.text(found).count("if not batch:") == Reading(cards.html(found)).text.count("if not batch:") == 1
+    assert [one.label for one in parts(HUNG, found)[:3]] == ["diagnosis", "where ranks part", "rank board"]
+    shown.show_diagnosis(FOUND)
+    assert shown.fork.html == shown.fork.text == ""
 
 
 def test_a_card_of_nothing_shows_nothing():

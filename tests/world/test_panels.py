@@ -140,6 +140,7 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.sees(shown.parts["variables"].widget, "early_return")
     assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.parts["variables"].widget.unfolded == 1
     assert "DDP301" in shown.text and "waiting" in shown.text
+    assert shown.box.children[1:3] == (shown.card, shown.card.fork)
     desk.does("rank", rank=0)
     desk.sees(shown.detail, "all_reduce #1")
     desk.does("rank", rank=0)
@@ -393,9 +394,13 @@ def test_a_fault_that_is_healed_does_not_strike(desk):
         desk.does("inject", kind=kind, ranks="1")
         desk.reads(f"Armed: fault {kind}")
         desk.is_done()
-    buttons = [values for action, values in Reading(shown.parts["faults"].widget.html).actions if action == "heal"]
-    assert [values.get("number") for values in buttons] == ["0", "1", None]
-    desk.does("heal", number=buttons[0]["number"])
+
+    def numbers():
+        shown_actions = Reading(shown.parts["faults"].widget.html).actions
+        return [values.get("number") for action, values in shown_actions if action == "heal"]
+
+    desk.until(lambda: numbers() == ["0", "1", None])
+    desk.does("heal", number="0")
     desk.until(lambda: [one.fault.kind for one in shown.actions.injections] == ["raise"])
     desk.is_done()
     desk.does("heal")
@@ -589,7 +594,7 @@ def test_a_launch_that_is_cancelled_leaves_nothing():
 
 def test_what_was_launched_is_shown(launcher, pair):
     assert pair.size == 2 and not pair.closed
-    assert "world of 2 ranks" in launcher.text and "rank board" in [one.label for one in launcher.box.children[:3]]
+    assert "world of 2 ranks" in launcher.text and "rank board" in [one.label for one in launcher.box.children[:4]]
 
 
 # -- the last one: it ends the world

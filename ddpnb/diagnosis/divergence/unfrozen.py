@@ -54,11 +54,11 @@ def unfrozen(recording: Recording, model: Model, found: Difference, absent: set[
 def _set_since(record: RankRecord, sources: Mapping[str, str], until_ns: int) -> Site | None:
     """The last line that sets ``requires_grad`` of those that the rank ran since it wrapped a model, up to a time."""
     wrapped = [event for event in record.events(ModelWrapped) if event.began_ns <= until_ns]
-    if record.lines is None or not wrapped:
+    if record.executed is None or not wrapped:
         return None
     ran: list[Site] = []
-    for window in record.lines.during(wrapped[-1].began_ns, until_ns):
-        lines = record.lines.of(window)
+    for window in record.executed.during(wrapped[-1].began_ns, until_ns):
+        lines = record.executed.of(window)
         # The model was wrapped within the first window: what ran before that, ran before that line.
         ran += lines if window.began_ns > wrapped[-1].began_ns else _after(lines, wrapped[-1].site)
     return next((at for at in reversed(ran) if at.line in requiring(sources.get(at.file, ""))), None)

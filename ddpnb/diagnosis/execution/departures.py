@@ -80,16 +80,16 @@ def _left_loop(recording: Recording, part: Part, rank: int, call: Call | None) -
 
 def ran_before(record: RankRecord, one: Site, other: Site) -> bool:
     """Whether a rank ran a line for the last time before it ran another one for the first time."""
-    if record.lines is None:
+    if record.executed is None:
         return False
-    ran = {place(line.site): line for line in record.lines.lines}
+    ran = {place(line.site): line for line in record.executed.lines}
     mine, theirs = ran.get(place(one)), ran.get(place(other))
     if mine is None or theirs is None:
         return False
     if mine.last != theirs.first:
         return mine.last < theirs.first
-    window = next((window for window in record.lines.windows if window.number == mine.last), None)
-    order = [place(site) for site in record.lines.of(window)] if window is not None else []
+    window = next((window for window in record.executed.windows if window.number == mine.last), None)
+    order = [place(site) for site in record.executed.of(window)] if window is not None else []
     return place(one) in order[: order.index(place(other))] if place(other) in order else False
 
 

@@ -9,6 +9,7 @@ from ddpnb.diagnosis.execution.departure import Departure
 from ddpnb.diagnosis.execution.departures import MOST, departure, departures
 from ddpnb.diagnosis.execution.handled import handled
 from ddpnb.diagnosis.execution.parts import between
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
@@ -29,6 +30,8 @@ def located(recording: Recording, finding: Finding) -> Finding:
     sides = finding.sides or (*culprits, *([waiting] if waiting else ()))
     if len(sides) < 2 or not (finding.type.ways_part or finding.moments):
         return finding
+    if not finding.moments and (parted := _parted(recording, finding, sides)) is not None:
+        return parted
     found: list[Departure] = []
     for side in finding.sides or culprits:
         others = tuple(rank for other in sides if other is not side for rank in other)
@@ -45,6 +48,23 @@ def located(recording: Recording, finding: Finding) -> Finding:
         evidence=(*finding.evidence, *_says(recording, found)),
         hint=None,
     )
+
+
+def _parted(recording: Recording, finding: Finding, sides: Sequence[tuple[int, ...]]) -> Finding | None:
+    """The finding with the decision at which its sides part; None: their paths do not show it."""
+    known = parting(recording, sides[0], tuple(rank for side in sides[1:] for rank in side))
+    if known is None:
+        return None
+    ranks = {rank for way in known.ways for rank in way.ranks} & {rank for side in sides for rank in side}
+    first = finding.culprits or finding.sides[0]
+    order = sorted(ranks, key=lambda rank: (rank not in first, rank))
+    decided = [(rank, known.site) for rank in order]
+    decided += [(rank, way.to) for way in known.ways for rank in way.ranks if rank in first]
+    if known.kind in ("operation", "loop"):  # how many items there are, or what they are like, was decided before
+        decided += [(rank, one.site) for one in known.harmless[:1] for rank in order]
+    rest = (place for place in finding.where if place not in decided)
+    quoted = known.quoted(recording.sources, recording.edited)
+    return replace(finding, parting=quoted, where=(*decided, *rest), hint=None)
 
 
 def _at_moments(recording: Recording, finding: Finding, ranks: Sequence[int], others: Sequence[int]) -> list[Departure]:

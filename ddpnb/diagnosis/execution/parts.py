@@ -98,20 +98,20 @@ def between(recording: Recording, times: Mapping[int, tuple[int, int]], places: 
 
 
 def _until(record: RankRecord, windows: Sequence[Window], at: Site | None) -> Executed:
-    assert record.lines is not None
-    whole, last = _executed(record.lines, windows), windows[-1]
-    following = next((window.steps for window in record.lines.windows if window.number > last.number), record.steps)
-    ran = list(map(place, record.lines.of(last)))
+    assert record.executed is not None
+    whole, last = _executed(record.executed, windows), windows[-1]
+    following = next((window.steps for window in record.executed.windows if window.number > last.number), record.steps)
+    ran = list(map(place, record.executed.of(last)))
     if at is None or place(at) not in ran or following > last.steps + 1:
         return whole
-    earlier = {place(site) for window in windows[:-1] for site in record.lines.of(window)}
+    earlier = {place(site) for window in windows[:-1] for site in record.executed.of(window)}
     later = set(ran[ran.index(place(at)) + 1 :]) - earlier
     return replace(whole, lines={key: site for key, site in whole.lines.items() if key not in later})
 
 
 def _recorded(recording: Recording, ranks: Iterable[int]) -> dict[int, ExecutedLines] | None:
     """The lines of at least two ranks, if those of all are recorded without a gap: else it is not known what did not run."""
-    found = {rank: record.lines for rank in ranks if (record := recording.ranks.get(rank)) is not None}
+    found = {rank: record.executed for rank in ranks if (record := recording.ranks.get(rank)) is not None}
     whole = {rank: lines for rank, lines in found.items() if lines is not None and lines.windows and not lines.dropped}
     return whole if len(whole) == len(found) > 1 else None
 
@@ -131,7 +131,7 @@ def place_name(record: RankRecord, calls: int, steps: int) -> str:
     """The place at which a window of a rank began, in words: ``all_reduce #57``, ``optimizer step 3``; empty for the beginning."""
     if not calls and not steps:
         return ""
-    places = [window.place for window in record.lines.windows] if record.lines is not None else []
+    places = [window.place for window in record.executed.windows] if record.executed is not None else []
     at = places.index((calls, steps)) if (calls, steps) in places else 0
     if at and places[at - 1][0] == calls:
         return f"optimizer step {steps}"

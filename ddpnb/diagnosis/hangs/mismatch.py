@@ -65,7 +65,8 @@ def _went_on(record: RankRecord, call: Call) -> bool:
 def explain(recording: Recording, collective: Collective) -> Finding:
     """The finding: how the calls differ, or that a rank skipped the call that the others are in."""
     of_type = collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH
-    past = skipped_call.jumped_past(recording, collective) if of_type else None
+    past = skipped_call.by_paths(recording, collective)
+    past = past or (skipped_call.jumped_past(recording, collective) if of_type else None)
     past = past or shifted_calls.find(recording, collective)
     if past is not None:
         return past

@@ -119,11 +119,11 @@ def _passed(recording: Recording, first: Collective, call: Call, ranks: tuple[in
 def _ran_without(record: RankRecord, site: Site, via: str, own: Call) -> bool:
     """Whether a rank ran a line in the window of its own call, before that, and made no call from the line in that window."""
     until = record.begun_before(own)
-    windows = record.lines.windows if record.lines is not None else ()
+    windows = record.executed.windows if record.executed is not None else ()
     window = next((one for one in reversed(windows) if one.calls <= until), None)
-    if record.lines is None or window is None:
+    if record.executed is None or window is None:
         return False
     made = (call for call in record.calls if window.calls <= record.begun_before(call) <= until)
-    ran = [place(one) for one in record.lines.of(window)]
+    ran = [place(one) for one in record.executed.of(window)]
     before = ran[: ran.index(place(own.site))] if place(own.site) in ran else []
     return place(site) in before and not any(call.site.via == via for call in made)

@@ -10,6 +10,7 @@ from ddpnb.diagnosis.execution.departure import Departure
 from ddpnb.diagnosis.execution.departures import came_again, departures, ran_before
 from ddpnb.diagnosis.hangs.call_order import begun_later, in_turn, may_come_again, out_of_turn, path_of, share_a_loop
 from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, fewer_batches, ranks_after_loop, uneven_calls
+from ddpnb.diagnosis.paths import partings as paths
 from ddpnb.model import phrases
 from ddpnb.model.collectives import Collective
 from ddpnb.model.findings import Finding, FindingType, Hint
@@ -71,6 +72,27 @@ def find(recording: Recording, collective: Collective, where: Parting) -> Findin
     waiting = odd if culprits != odd else reference
     evidence += hints.different_locals(recording, where, culprits, waiting, conditions)
     return skipped(collective, culprits, evidence, hints.deciding_branch(recording, [missed]))
+
+
+def by_paths(recording: Recording, collective: Collective) -> Finding | None:
+    """What the paths of two sides show: which left a loop, or which went past the call of the other; None: not recorded, or neither."""
+    if len(collective.sides) != 2:
+        return None
+    reference, odd = collective.sides
+    known = paths.parting(recording, odd, reference)
+    if known is None or known.kind == "operation":
+        return None
+    ways = {side: way for side in (reference, odd) for way in known.ways if way.ranks and set(way.ranks) <= set(side)}
+    if len(ways) != 2:
+        return None
+    if known.kind == "loop":
+        gone = [side for side, way in ways.items() if way.leaves_loop]
+        if len(gone) == 1:
+            return uneven_calls(recording, collective, (gone[0], odd if gone[0] == reference else reference))
+    if all(way.calls for way in ways.values()):
+        return None  # each has a call of its own
+    left = [side for side in ways if known.odd and set(known.odd) <= set(side)]
+    return skipped(collective, left[0]) if len(left) == 1 else one_skipped(collective)
 
 
 def jumped_past(recording: Recording, collective: Collective) -> Finding | None:

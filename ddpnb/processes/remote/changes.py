@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 PAGE = 4096
-PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|lines|status)")
+PAGED = re.compile(r"rank(\d{1,9})\.(?:box|samples|path|status)")
 _NOT_SENT = re.compile(r"fence-.*|rank\d+|.*\.(?:new|part|sock|key|py|claim|sent)|\..*")
 _GROWING = re.compile(r".*\.(?:log|displays|crash)")
 LOG = re.compile(r"rank\d{1,9}\.(?:log|displays)")

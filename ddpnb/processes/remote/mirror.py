@@ -7,14 +7,14 @@ import os
 from typing import Any
 
 from ddpnb.files import make_folder, write_private
-from ddpnb.model import blackbox, line_file, samples, status_file
+from ddpnb.model import blackbox, path_file, samples, status_file
 from ddpnb.processes.remote.changes import PAGE, PAGED, unpacked
 from ddpnb.recorder import shared_files
 
 _SIZES = {
     "box": blackbox.BOX_SIZE,
     "samples": samples.FILE_SIZE,
-    "lines": line_file.FILE_SIZE,
+    "path": path_file.FILE_SIZE,
     "status": status_file.SIZE,
 }
 

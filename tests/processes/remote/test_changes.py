@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.model import blackbox, line_file, samples
+from ddpnb.model import blackbox, path_file, samples
 from ddpnb.processes.remote.changes import PAGE, OtherFiles, PagedFile, packed, unpacked
 from ddpnb.processes.remote.mirror import Mirror
 from ddpnb.recorder import shared_files
 
-SIZES = {"box": blackbox.BOX_SIZE, "samples": samples.FILE_SIZE, "lines": line_file.FILE_SIZE}
+SIZES = {"box": blackbox.BOX_SIZE, "samples": samples.FILE_SIZE, "path": path_file.FILE_SIZE}
 
 
 class Link:
@@ -80,11 +80,11 @@ def test_only_pages_that_changed_are_sent(link):
 
 
 def test_a_change_without_a_counter_is_sent_a_few_looks_later(link):
-    path = link.make("lines")
+    path = link.make("path")
     link.look()
-    write(path, SIZES["lines"] - 5, b"line")
+    write(path, SIZES["path"] - 5, b"line")
     assert any(link.pages(link.look()) for _ in range(8))
-    assert link.same("rank0.lines")
+    assert link.same("rank0.path")
 
 
 def test_what_was_lost_is_sent_again_with_what_came_since(link):

@@ -1,11 +1,8 @@
-"""What the record of executed lines costs: Python 3.12 or later. ``python -m benchmarks.lines``.
+"""What the record of a path costs: Python 3.12 or later. ``python -m benchmarks.recorded_paths``.
 
 With and without alternate in one process, both with all else that the recorder does, so that a drift of the machine meets
-both alike: CPU time of the thread, lower quartiles, since what others do on the machine only adds to it.
-
-Steps: a window, which enables the lines again, costs what the step in which it begins takes longer; the steps after it show
-no difference. That many windows begin in a second as the pace of the recorder allows when the first windows of a run, which
-``FIRST_S`` pays for, are over. Loop: the whole record is removed and installed again by turns.
+both alike: CPU time of the thread, lower quartiles, since what others do on the machine only adds to it. The record is
+removed and installed again by turns.
 """
 
 from __future__ import annotations
@@ -17,9 +14,12 @@ import subprocess
 import sys
 import tempfile
 
-# CPU time of a step in microseconds, layers (0: the loop), pairs that are measured
-CASES = {"steps of 10 ms": (10_000, 24, 150), "steps of 1.8 ms": (1800, 6, 300), "loop of 1e6 iterations": (0, 0, 60)}
-APART = 16  # steps between two windows that are measured
+# CPU time of a step in microseconds, layers (0: the loop), turns, steps in each
+CASES = {
+    "steps of 10 ms": (10_000, 24, 40, 16),
+    "steps of 1.8 ms": (1800, 6, 80, 32),
+    "loop of 1e6 iterations": (0, 0, 60, 2),
+}
 
 STEP = """
 import json, os, sys, time
@@ -28,15 +28,15 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from ddpnb.model.blackbox import RUN_ACTIVE
 from ddpnb.recorder.recorder import Recorder
-from ddpnb.recorder.windows import FIRST_S
-target_us, layers, pairs, apart = map(int, sys.argv[1:])
+target_us, layers, turns, steps = map(int, sys.argv[1:])
 width, batch, items, more = 32, 16, 16, 0
 torch.set_num_threads(1)
 folder = os.environ["BENCH_FOLDER"]
 recorder = Recorder(folder, 0)
 recorder.begin_run(1, "raise")
 recorder.box.set_run(1, RUN_ACTIVE)
-lines = recorder.lines
+path = recorder.path
+import ddpnb.recorder.path as path_module
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 
 class Block(nn.Module):
@@ -110,20 +110,14 @@ if layers:
     data, meter, weight = torch.randn(batch, width), Meter(), torch.randn(64, 64)
 step = train_step if layers else tight_loop
 
-def timed(begin=lambda: None):
+def timed():
     began = time.thread_time()
-    begin()
     step()
     return time.thread_time() - began
-
-class Never:
-    def due(self, number):
-        return False
 
 def lowest():
     return min(timed() for _ in range(50))
 
-measured = {"lines": 0, "every": [1, 1]}
 plain, recorded = [], []
 if layers:
     alone = lowest()
@@ -131,48 +125,31 @@ if layers:
     for _ in range(2000):
         torch.mm(weight, weight)
     more = max(0, round((target_us * 1e-6 - alone) / (time.thread_time() - began) * 2000))
-    until = time.perf_counter() + 60
-    while lines.spent < 2 * FIRST_S and time.perf_counter() < until:  # the windows of the beginning
+for turn in range(turns):
+    path.remove()
+    timed()
+    plain += [timed() for _ in range(steps)]
+    path.install()
+    path.begin(1)
+    path._words = path_module._FREE_WORDS  # what a run may spend at its beginning is left out
+    for _ in range(steps):
         timed()
-    before, began = lines._file.window, time.perf_counter()
-    for _ in range(256):
-        timed()
-    measured["each_s"] = (time.perf_counter() - began) / 256
-    measured["windows"] = (lines._file.window - before) / 256
-    measured["every"] = [pace.every for pace in (lines._call_pace, lines._step_pace)]
-    spare = lines._step_pace
-    lines._call_pace = lines._step_pace = Never()
-    for _ in range(pairs):
-        for times, begin in (plain, lambda: None), (recorded, lambda: lines._begin_window(spare, 1)):
-            timed()
-            times.append(timed(begin))
-            for _ in range(apart):
-                timed()
-else:
-    for _ in range(pairs):
-        lines.remove()
-        timed()
-        plain += [timed(), timed()]
-        lines.install()
-        lines.begin(1)
-        timed()
-        recorded += [timed(), timed()]
-measured["lines"] = len(lines._file.rows.get(__file__, ()))
-print("RESULT", json.dumps(measured | {"plain": plain, "recorded": recorded}), flush=True)
+    recorded += [timed() for _ in range(steps)]
+print("RESULT", json.dumps({"plain": plain, "recorded": recorded}), flush=True)
 os._exit(0)
 """
 
 
 def main() -> None:
     if sys.version_info < (3, 12):
-        raise SystemExit("This Python cannot report lines: it takes 3.12 or later.")
+        raise SystemExit("This Python cannot report decisions: it takes 3.12 or later.")
     for name, case in CASES.items():
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
             script = os.path.join(folder, "step.py")
             with open(script, "w") as file:
                 file.write(STEP)
             done = subprocess.run(
-                [sys.executable, script, *map(str, (*case, APART))], capture_output=True, text=True, timeout=900,
+                [sys.executable, script, *map(str, case)], capture_output=True, text=True, timeout=900,
                 check=False, env={**os.environ, "BENCH_FOLDER": folder, "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
         rows = [line for line in done.stdout.splitlines() if line.startswith("RESULT")]
@@ -186,13 +163,7 @@ def _show(name: str, measured: dict) -> None:
     plain, recorded = measured["plain"], measured["recorded"]
     usual, extra = _quartile(plain), _quartile(recorded) - _quartile(plain)
     error = 1.36 * sum(_spread(one) ** 2 / len(one) for one in (plain, recorded)) ** 0.5
-    summary = f"  {name}: {usual * 1e3:.2f} ms of CPU time, {measured['lines']} lines ran."
-    if "windows" not in measured:
-        print(f"{summary} With the record {extra / usual:+.2%} (+- {error / usual:.2%})")
-        return
-    rate = measured["windows"] / measured["each_s"]
-    print(f"{summary} A window costs {extra * 1e6:.0f} us (+- {error * 1e6:.0f}); one at every {measured['every'][0]} collectives "
-          f"and {measured['every'][1]} steps, {rate:.1f} in a second: {rate * extra:.2%} of it (+- {rate * error:.2%})")  # fmt: skip
+    print(f"  {name}: {usual * 1e3:.2f} ms of CPU time. With the path {extra / usual:+.2%} (+- {error / usual:.2%})")
 
 
 def _quartile(values: list[float]) -> float:

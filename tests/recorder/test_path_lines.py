@@ -1,35 +1,29 @@
-"""Executed lines, recorded by the interpreter itself on a real group of one: Python 3.12 and later.
+"""Executed lines, by the path that is recorded on a real group of one: Python 3.12 and later.
 
 With 3.11 only the last test runs: there, nothing is recorded, and nothing else changes.
 """
 
 from __future__ import annotations
 
-import cProfile
 import importlib.util
-import os
-import pstats
 import shutil
-import signal
 import sys
 import textwrap
-import threading
 import warnings
-from contextlib import suppress
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from ddpnb.model import line_file as layout
 from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.model.events.runs import ExceptionHandled, HooksDetached, LinesNotRecorded
-from ddpnb.model.line_file import LineReader
-from ddpnb.model.recording import RankRecord
+from ddpnb.model.path_file import PathReader
+from ddpnb.model.path_lines import executed
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.executed_lines import Lines
-from ddpnb.recorder.line_file import LineFile
+from ddpnb.recorder.path import PathRecorder
+from ddpnb.recorder.phases import Phases
 
 recorded = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
 
@@ -42,7 +36,7 @@ class RankOfOne:
         self.box = BlackBox(str(folder / "rank0.box"), 0)
         self.door = Door(self.box, str(folder))
         self.door.open()
-        self.lines = Lines(self.box, self.door, str(folder), 0)
+        self.lines = PathRecorder(self.box, self.door, Phases(self.box, self.door), Data(self.box), str(folder), 0)
         self.begin(1)
 
     def begin(self, run):
@@ -63,7 +57,9 @@ class RankOfOne:
 
     @property
     def executed(self):
-        return LineReader((self.folder / "rank0.lines").read_bytes()).read(self.run)
+        self.lines.write()
+        path = PathReader((self.folder / "rank0.path").read_bytes()).read(self.run)
+        return None if path is None else executed(path, BoxReader(self.box.memory).calls())
 
     def windows(self, name="user"):
         """The lines of this module, window by window, without empty windows."""
@@ -147,7 +143,8 @@ def test_a_loop_that_ran_before_the_recorder_began(rank):
             yield 3
     """)
     user.train(lambda: rank.begin(2))
-    assert rank.windows() == [[11, 12, 4, 13, 17, 14], [8, 9, 11, 12, 4, 13, 18, 14], [8]]
+    # the generator began before: it is not recorded
+    assert rank.windows() == [[10, 11, 12, 4, 13, 14], [8, 9, 11, 12, 4, 13, 14], [8]]
 
 
 ODD = """
@@ -226,41 +223,6 @@ def test_a_module_that_is_edited_and_loaded_again(rank):
 
 
 @recorded
-def test_threads_count_and_a_forked_process_does_not(rank):
-    user = rank.module("def f():\n    return 1\ndef g():\n    return 2\n")
-    thread = threading.Thread(target=user.f)
-    thread.start()
-    thread.join()
-    pid = os.fork()
-    if not pid:
-        rank.box.silence()
-        with suppress(BaseException):
-            os._exit(user.g() + user.f())
-        os._exit(99)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
-    assert rank.windows() == [[1, 3, 2]]
-
-
-@recorded
-def test_workers_of_a_data_loader_are_forked_and_their_lines_are_not_the_ranks(rank):
-    user = rank.module("""
-        import torch
-        class Squares(torch.utils.data.Dataset):
-            def __len__(self):
-                return 4
-            def __getitem__(self, index):
-                return index * index
-        def total():
-            loader = torch.utils.data.DataLoader(Squares(), num_workers=2, multiprocessing_context="fork")
-            return [int(batch) for batch in loader]
-    """)
-    os.register_at_fork(after_in_child=rank.box.silence)  # as the recorder does
-    assert user.total() == [0, 1, 4, 9]
-    (window,) = rank.windows()
-    assert {5, 9, 10} <= set(window) and 7 not in window
-
-
-@recorded
 @pytest.mark.timeout(300)  # inductor's first use compiles C++
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.full)])
 def test_compiled_functions(rank, backend):
@@ -288,101 +250,6 @@ def test_compiled_functions(rank, backend):
 
 
 @recorded
-def test_a_debugger_that_traces_sees_the_same(rank):
-    """``pdb`` and others use ``sys.settrace``."""
-    user = rank.module(LOOP)
-
-    def traced():
-        seen = []
-
-        def trace(frame, event, _):
-            if frame.f_code is user.train.__code__:
-                seen.append((event, frame.f_lineno))
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            user.train(4, bad=2)
-        finally:
-            sys.settrace(before)
-        return seen
-
-    found = traced()
-    assert rank.windows() == [[2, 3, 4, 5, 6, 8], [4, 5, 6, 8], [4, 5, 6, 7, 8], [4]]
-    rank.lines.remove()
-    assert found == traced()
-
-
-@recorded
-def test_a_profiler_of_the_standard_library_counts_the_same(rank):
-    """It uses ``sys.monitoring`` too: the lines are one window."""
-    user = rank.module("""
-        import torch.distributed as dist
-        def inner():
-            pass
-        def train():
-            for _ in range(3):
-                inner()
-    """)
-
-    def profiled():
-        profiler = cProfile.Profile()
-        profiler.enable()
-        user.train()
-        rank.lines._called(0)
-        user.train()
-        profiler.disable()
-        stats = pstats.Stats(profiler).stats
-        return sorted((name, count) for (file, _, name), (count, *_) in stats.items() if file == user.__file__)
-
-    assert profiled() == [("inner", 6), ("train", 2)]
-    assert rank.windows() == [[2, 3, 5, 6, 7, 4]]
-    dist.barrier()
-    assert profiled() == [("inner", 6), ("train", 2)]
-
-
-@recorded
-def test_a_program_of_a_hundred_thousand_lines(rank):
-    """The table has room for 65536 lines: what follows is counted, and what was recorded stays right."""
-    functions = "".join(
-        f"def f{number}(x):\n" + "".join(f"    x = {line}\n" for line in range(48)) + "    return x\n"
-        for number in range(20)
-    )
-    modules = [rank.module(functions, f"user{number}") for number in range(100)]
-
-    def call(some):
-        for module in some:
-            for number in range(20):
-                assert vars(module)[f"f{number}"](0) == 47
-        dist.barrier()
-
-    call(modules[:60])
-    found = rank.executed
-    assert found.dropped == 0 and len({(line.site.file, line.site.line) for line in found.lines}) > 60_000
-    call(modules)
-    call(modules[:2])
-    found = rank.executed
-    assert len(found.lines) == layout.LINES and found.dropped > 100_000 - layout.LINES - 1000
-    assert all(any(found.of(window)) for window in found.windows[-2:])
-    last = {(site.file, site.line) for site in found.of(found.windows[-2])}
-    assert last >= {(module.__file__, line) for module in modules[:2] for line in range(2, 1001) if line % 50 != 1}
-
-
-@recorded
-def test_each_run_begins_anew(rank):
-    user = rank.module(LOOP)
-    user.train(4, bad=2)
-    before = rank.executed
-    assert before is not None
-    rank.run = 2
-    rank.lines.begin(2)
-    user.train(2, bad=0)
-    assert rank.windows() == [[4, 5, 6, 7, 8], [4]] or rank.windows() == [[3, 4, 5, 6, 7, 8], [4]]
-    assert LineReader((rank.folder / "rank0.lines").read_bytes()).read(1) is None
-
-
-@recorded
 def test_windows_count_the_calls_of_their_own_run(rank):
     """Ranks of a world may have made different numbers of calls in earlier runs, as in one that hung."""
     user = rank.module("""
@@ -399,119 +266,12 @@ def test_windows_count_the_calls_of_their_own_run(rank):
     assert [window.calls for window in rank.executed.windows] == [0, 1, 2]
 
 
-@recorded
-def test_another_tool_makes_the_run_one_window(rank):
-    sys.monitoring.use_tool_id(sys.monitoring.COVERAGE_ID, "other")
-    try:
-        rank.module(LOOP).train(5, bad=3)
-    finally:
-        sys.monitoring.free_tool_id(sys.monitoring.COVERAGE_ID)
-    assert rank.windows() == [[2, 3, 4, 5, 6, 8, 7]]
-    (event,) = rank.events(LinesNotRecorded)
-    (gap,) = RankRecord(0, history=(event,)).gaps
-    assert gap == "Executed lines of rank 0 are only for the run as a whole, not in windows: other uses sys.monitoring."
-
-
-@recorded
-def test_where_no_tool_is_free_lines_are_not_recorded(rank):
-    rank.lines.remove()
-    for tool in (3, 4):
-        sys.monitoring.use_tool_id(tool, "other")
-    try:
-        rank.begin(2)
-        rank.module(LOOP).train(3, bad=0)
-    finally:
-        for tool in (3, 4):
-            sys.monitoring.free_tool_id(tool)
-    (event,) = rank.events(LinesNotRecorded)
-    (gap,) = RankRecord(0, history=(event,)).gaps
-    assert gap == "Executed lines of rank 0 are not recorded: other tools use sys.monitoring."
-    assert rank.executed is None
-
-
-@recorded
-@pytest.mark.parametrize("taken", [True, False], ids=["taken", "free"])
-def test_a_program_that_frees_all_tools_sees_nothing_of_it(rank, capfd, taken):
-    user = rank.module(LOOP)
-    user.train(2, bad=5)
-    sys.monitoring.free_tool_id(4)
-    if taken:
-        sys.monitoring.use_tool_id(4, "the program's")
-    rank.module(LOOP, "later").train(3, bad=1)
-    assert sys.monitoring.get_tool(4) == ("the program's" if taken else None)
-    if taken:
-        sys.monitoring.free_tool_id(4)
-    assert capfd.readouterr().err == "" and rank.executed is None
-    (event,) = rank.events(LinesNotRecorded)
-    assert event.why == "the program has freed the tool of sys.monitoring that ddpnb uses"
-    rank.begin(2)  # it is free again
-    user.train(2, bad=5)
-    assert rank.windows()
-
-
-@recorded
-def test_a_failure_of_the_hook_is_reported_once_and_lines_are_no_longer_recorded(rank, monkeypatch, capfd):
-    monkeypatch.setattr(LineFile, "_number", None)  # where lines are new
-    user = rank.module(LOOP)
-    user.train(3, bad=5)
-    rank.module(LOOP).train(3, bad=5)
-    assert capfd.readouterr().err.count("a hook failed and was disabled") == 1
-    assert rank.executed is None and len(rank.events(HooksDetached)) == 1
-    assert sys.monitoring.get_tool(4) is None
-    rank.lines._failed = "expected"
-
-
-@recorded
-def test_what_a_signal_handler_of_the_user_raises_reaches_the_user(rank):
-    user = rank.module("""
-        def work(next_window):
-            while True:
-                for n in range(20):
-                    n + 1
-                    n + 2
-                next_window(0)
-    """)
-
-    class Alarm(Exception):
-        pass
-
-    def handler(*_):
-        raise Alarm
-
-    def interrupted():
-        signal.setitimer(signal.ITIMER_REAL, 0.004)
-        user.work(rank.lines._called)
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        for _ in range(40):
-            with pytest.raises(Alarm):
-                interrupted()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    before = len(rank.windows())
-    rank.lines._called(0)
-    rank.module("a = 1")
-    rank.lines._called(0)
-    assert not rank.events(HooksDetached) and len(rank.windows()) > min(before, 1000)
-
-
-@recorded
-def test_it_can_be_turned_off(rank, monkeypatch):
-    rank.lines.remove()
-    monkeypatch.setenv("DDPNB_LINES", "0")
-    rank.begin(2)
-    rank.module(LOOP).train(3, bad=0)
-    assert rank.executed is None and not rank.events(LinesNotRecorded)
-
-
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python reports lines from 3.12 on")
 def test_older_versions_of_python_record_no_lines(rank):
     user = rank.module(ODD)
     assert user.all_of(user.several()) == [0, 1, 2]
     rank.module(LOOP).train(3, bad=1)
-    assert not (rank.folder / "rank0.lines").exists() and not rank.events(LinesNotRecorded)
+    assert not (rank.folder / "rank0.path").exists() and not rank.events(LinesNotRecorded)
 
 
 @recorded

@@ -1,0 +1,295 @@
+"""Where ranks part, as lines of the source and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, UNNAMED, Site
+from ddpnb.model.parting import Harmless, Parting, PartingKind, Way
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.texts import shortened
+
+CONTEXT = 2  # lines before and after the decision
+_LINES = 24  # of the source
+_WAYS = 8
+_CALLS = 3  # of a side that are named
+_NAMES = 6  # of the deciding expression
+_VALUES = 4  # of a name
+_HARMLESS = 3
+_CALLERS = 2
+_MARGIN = 12  # characters for the ranks beside the source: of more, their number is shown
+_BEFORE = "before"
+_COUNTS = 3  # ways of saying how often, of one side
+_EXPRESSION, _VALUE, _CALL, _NAME, _PATH = 100, 60, 200, 80, 1000  # characters
+_TITLES: Mapping[PartingKind, str] = {
+    "loop": "at a loop",
+    "branch": "at a decision",
+    "exception": "at an exception",
+    "call": "at a call",
+    "end": "at an end",
+    "operation": "after equal decisions, by what they call",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForkLine:
+    """A line of the source. ``beside``: the ranks that came here: all of them to the line that ``decides``, else those of a way."""
+
+    number: int
+    text: str = ""
+    decides: bool = False
+    beside: str = ""
+    odd: bool = False  # only ranks that left the others came here
+
+
+@dataclass(frozen=True, slots=True)
+class ForkWay:
+    """What is said of a side: ``who`` are its ranks, ``words`` have no full stop. ``odd``: it left the others."""
+
+    who: str
+    words: str
+    calls: str = ""
+    odd: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A Parting, for any renderer.
+
+    Args:
+        title: what parts the ranks.
+        site: where.
+        callers: from where, in words; empty if that is not known.
+        lines: the source around the decision; None stands for lines that are left out.
+        ways: the sides, those that left the others first.
+        values: of the names in the deciding expression, a sentence each.
+        harmless: what was decided differently before, without harm, a sentence each.
+        more: how many of these are not named.
+    """
+
+    title: str
+    site: Site
+    callers: str
+    lines: tuple[ForkLine | None, ...]
+    ways: tuple[ForkWay, ...]
+    values: tuple[str, ...] = ()
+    harmless: tuple[str, ...] = ()
+    more: int = 0
+
+    @property
+    def where(self) -> str:
+        """``train.py:33 in train``"""
+        return _named(self.site)
+
+
+def fork(parting: Parting, context: int = CONTEXT) -> Fork:
+    """The lines and sentences of a Parting.
+
+    Args:
+        parting: ``quoted``, if the lines around are to be shown.
+        context: how many lines before and after, at most 8.
+    """
+    ways = sorted(parting.ways, key=lambda way: (not _odd(way, parting), way.ranks))
+    shown = [_way(way, parting) for way in ways[:_WAYS]]
+    if len(ways) > _WAYS:
+        rest = [rank for way in ways[_WAYS:] for rank in way.ranks]
+        shown.append(ForkWay(phrases.listed(rest), f"{len(ways) - _WAYS} more ways"))
+    usual = any(not way.ranks for way in parting.ways)
+    who = f"{phrases.ranks(parting.ranks, True)} left its usual way" if usual else "Ranks part"
+    return Fork(
+        f"{who} {_TITLES[parting.kind]}",
+        parting.site,
+        _callers(parting.callers),
+        tuple(_lines(parting, context)),
+        tuple(shown),
+        tuple(_values(parting)),
+        tuple(_harmless(one) for one in parting.harmless[:_HARMLESS]),
+        max(0, len(parting.harmless) - _HARMLESS),
+    )
+
+
+def _at(site: Site) -> str:
+    return f"{site.file[:_PATH]}:{site.line}"
+
+
+def _named(site: Site) -> str:
+    return _at(site) if site.function == UNNAMED else f"{_at(site)} in {_name(site)}"
+
+
+def _name(site: Site) -> str:
+    return shortened(site.function, _NAME)
+
+
+def _callers(callers: Sequence[Site]) -> str:
+    """``train.py:60 in main, train.py:80 in <module> and 2 more``: the nearest first."""
+    callers = [site for site in callers if not site.file.startswith("<")]  # such as ``<string>``
+    nearest = callers[: -_CALLERS - 1 : -1]
+    more = f" and {len(callers) - _CALLERS} more" if len(callers) > _CALLERS else ""
+    return ", ".join(map(_named, nearest)) + more
+
+
+def _odd(way: Way, parting: Parting) -> bool:
+    return bool(way.ranks) and set(way.ranks) <= set(parting.odd)
+
+
+# -- the source
+
+
+def _lines(parting: Parting, context: int) -> list[ForkLine | None]:
+    texts = {number: text.expandtabs(4) for number, text in parting.source}
+    led: dict[int, list[Way]] = {}
+    for way in parting.ways:
+        if parting.here(way.to):
+            led.setdefault(way.to.line, []).append(way)
+    decides = parting.site.line
+    around = range(decides - context, decides + context + 1)
+    numbers = sorted({decides, *led, *(number for number in around if number in texts)})
+    while len(numbers) > 1 and _empty(numbers[0], texts, decides):
+        del numbers[0]
+    while len(numbers) > 1 and _empty(numbers[-1], texts, decides):
+        del numbers[-1]
+    if len(numbers) > _LINES:
+        numbers = sorted(sorted(numbers, key=lambda number: abs(number - decides))[:_LINES])
+    # A single line between others is shown rather than left out.
+    numbers = sorted({*numbers, *(n + 1 for n, after in pairwise(numbers) if after == n + 2 and n + 1 in texts)})
+    indent = min((len(text) - len(text.lstrip()) for n in numbers if (text := texts.get(n, "")).strip()), default=0)
+    found: list[ForkLine | None] = []
+    for before, number in zip([numbers[0] - 1, *numbers], numbers, strict=False):
+        found += [None] if number > before + 1 else []
+        text = texts[number][indent:] if number in texts else parting.text if number == decides else ""
+        ways = led.get(number, [])
+        beside = _beside(parting.ways if number == decides else ways)
+        odd = number != decides and bool(ways) and all(_odd(way, parting) for way in ways)
+        found.append(ForkLine(number, text, number == decides, beside, odd))
+    return found
+
+
+def _beside(ways: Sequence[Way]) -> str:
+    """Ranks in a margin: ``0, 2-7``, ``40 ranks``; ``before`` for what a rank did in its iterations before."""
+    ranks = {rank for way in ways for rank in way.ranks}
+    listed = phrases.listed(ranks).partition(" ")[2]
+    return (listed if len(listed) <= _MARGIN else f"{len(ranks)} ranks") if ranks else _BEFORE if ways else ""
+
+
+def _empty(number: int, texts: Mapping[int, str], decides: int) -> bool:
+    return number != decides and number in texts and not texts[number].strip()
+
+
+# -- the sides
+
+
+def _way(way: Way, parting: Parting) -> ForkWay:
+    """``line 33, left the loop, for the first time in 15``; what it called or raised comes before the line."""
+    parts = [shortened(way.says, _CALL)] if way.says else []
+    if parting.kind == "call" and way.to == parting.site and not parts:
+        parts.append("no such call")
+    elif way.to != NO_SITE:
+        there = f"line {way.to.line}" if way.to.file == parting.site.file else _at(way.to)
+        if not parting.here(way.to) and way.to.function != UNNAMED:
+            there = f"{there} in {_name(way.to)}"
+        parts.insert(1 if parting.kind in ("call", "exception") else 0, there)
+    elif not parts:
+        parts.append("other calls" if parting.kind == "operation" else f"left {_name(parting.site)}")
+    if often := _often(way.before):
+        parts.append(often)
+    named = [shortened(call, _CALL) for call in way.calls[:_CALLS]]
+    if len(way.calls) > _CALLS:
+        named.append(f"{len(way.calls) - _CALLS} more")
+    calls = " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
+    return ForkWay(phrases.listed(way.ranks) if way.ranks else _BEFORE, ", ".join(parts), calls, _odd(way, parting))
+
+
+def _often(before: Mapping[int, tuple[int, int]]) -> str:
+    """How often the ranks of a side had gone this way before; each group of them that differs in that."""
+    kinds: dict[str, list[int]] = {}
+    for rank, (taken, times) in sorted(before.items()):
+        kind = "first" if not times else "new" if not taken else "always" if taken >= times else "sometimes"
+        kinds.setdefault(kind, []).append(rank)
+    if not kinds:
+        return ""
+    words: list[str] = []
+    for kind, ranks in kinds.items():
+        times = _span(before[rank][1] + (kind != "sometimes") for rank in ranks)
+        says = {
+            "first": "here for the first time",
+            "new": f"for the first time in {times}",
+            "always": f"as always ({times} times)",
+            "sometimes": f"as in {_span(before[rank][0] for rank in ranks)} of {times} times before",
+        }[kind]
+        words.append(says if len(kinds) == 1 else f"{phrases.ranks(ranks)} {says}")
+    return ", ".join(words[:_COUNTS])
+
+
+def _span(numbers: Iterable[int]) -> str:
+    found = sorted(set(numbers))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+# -- why
+
+
+def _values(parting: Parting) -> list[str]:
+    """``len(batch) = 0 on rank 2, 4 on the others``: names that differ first."""
+    names = list(dict.fromkeys(name for values in parting.values.values() for name in values))
+    by_name: dict[str, list[tuple[str, list[int]]]] = {}
+    for name in names:
+        groups: dict[str, list[int]] = {}
+        for rank, values in sorted(parting.values.items()):
+            if name in values:
+                groups.setdefault(values[name], []).append(rank)
+        by_name[name] = sorted(groups.items(), key=lambda group: not set(group[1]) <= set(parting.odd))
+    names.sort(key=lambda name: len(by_name[name]) == 1)
+    return [f"{shortened(name, _VALUE)} = {_by_rank(by_name[name], parting.ranks)}" for name in names[:_NAMES]]
+
+
+def _by_rank(groups: Sequence[tuple[str, list[int]]], ranks: tuple[int, ...]) -> str:
+    known = {rank for _, there in groups for rank in there}
+    if len(groups) == 1:
+        return f"{shortened(groups[0][0], _VALUE)} on {'all' if known >= set(ranks) else phrases.ranks(known)}"
+    parts = [f"{shortened(value, _VALUE)} on {phrases.ranks(there)}" for value, there in groups[:_VALUES]]
+    if len(groups) > _VALUES:
+        parts.append(f"{len(groups) - _VALUES} more values on others")
+    elif len(groups[-1][1]) > 1 and known >= set(ranks):
+        parts[-1] = f"{shortened(groups[-1][0], _VALUE)} on the others"
+    return ", ".join(parts)
+
+
+def _harmless(one: Harmless) -> str:
+    """``train.py:28 `if rank == 0` (rank 0: line 29; ranks 1-3: line 31)``"""
+    text = f" `{shortened(one.text, _EXPRESSION)}`" if one.text else ""
+    apart = len({to for _, to in one.ways}) > 1  # not in one line
+    ways = [
+        (phrases.listed(ranks) if ranks else _BEFORE) + (f": {_line(to, one.site)}" if apart else "")
+        for ranks, to in one.ways[:_VALUES]
+    ]
+    ways += [f"{len(one.ways) - _VALUES} more ways"] if len(one.ways) > _VALUES else []
+    return f"{_at(one.site)}{text}" + (f" ({('; ' if apart else ' | ').join(ways)})" if ways else "")
+
+
+def _line(to: Site, site: Site) -> str:
+    return "left the function" if to == NO_SITE else f"line {to.line}" if to.file == site.file else _at(to)
+
+
+# -- what is not known
+
+
+def unknown(recording: Recording) -> list[str]:
+    """Of which ranks paths are not recorded, in whole or in part, and why."""
+    missing: dict[str, list[int]] = {}
+    for rank, record in sorted(recording.ranks.items()):
+        if why := _unknown(record):
+            missing.setdefault(why, []).append(rank)
+    return [f"{phrases.ranks(ranks, True)}: {why}" for why, ranks in missing.items()]
+
+
+def _unknown(record: RankRecord) -> str:
+    if record.path is not None and (record.path.missing or any(record.path.threads.values())):
+        return record.path.missing
+    if record.reported:
+        return "decisions are not in the logs and dumps that were read."
+    if record.unrecorded:
+        return "decisions are not recorded: the job was started without ddpnb."
+    return "decisions are not recorded: that needs Python 3.12 or later, and DDPNB_LINES not to be 0."

@@ -1,0 +1,142 @@
+"""Where ranks part, as lines and sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.parting import Harmless, Way
+from ddpnb.views.fork import fork
+from tests.render.partings import FILE, SKIPS, SOURCE, at
+
+
+def said(*ways: Way, **changes: object) -> list[str]:
+    return [way.words for way in fork(replace(SKIPS, odd=(), ways=ways, **changes)).ways]
+
+
+def lines(parting, context=2):
+    return [line and (line.number, line.beside, line.text) for line in fork(parting, context).lines]
+
+
+def test_the_lines_around_with_the_ranks_that_came_there():
+    assert lines(SKIPS) == [
+        (6, "", "batch = next(it)"),
+        (7, "", ""),
+        (8, "0-3", "if not batch:"),
+        (9, "2", "    continue"),
+        (10, "0, 1, 3", "loss = model(batch).sum()"),
+    ]
+    assert [line.odd for line in fork(SKIPS).lines] == [False, False, False, True, False]
+    assert [line[0] for line in lines(SKIPS, 1)] == [8, 9, 10], "no empty line at an end"
+
+
+def test_a_way_that_leads_far_away_is_shown_without_what_lies_between():
+    loop = replace(SKIPS, site=at(5), ways=(Way((0,), at(6)), Way((1,), at(12))), source=()).quoted({FILE: SOURCE})
+    assert [line and line[0] for line in lines(loop, 1)] == [4, 5, 6, None, 12]
+    loop = replace(loop, ways=(Way((0,), at(6)), Way((1,), at(9))))
+    assert [line and line[0] for line in lines(loop, 2)] == [3, 4, 5, 6, 7, 8, 9], "one line is not left out"
+
+
+def test_without_the_source_the_expression_remains():
+    assert lines(replace(SKIPS, source=())) == [(8, "0-3", "not batch"), (9, "2", ""), (10, "0, 1, 3", "")]
+
+
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (Way((0,), at(9)), "line 9"),
+        (Way((0,), at(9), "left the loop"), "line 9, left the loop"),
+        (Way((0,), NO_SITE, "raised ValueError"), "raised ValueError"),
+        (Way((0,)), "left train"),
+        (Way((0,), at(16, "main")), "line 16 in main"),
+        (Way((0,), at(3, "load", "/home/user/data.py")), "/home/user/data.py:3 in load"),
+        (Way((0,), at(9), before={0: (0, 14)}), "line 9, for the first time in 15"),
+        (Way((0,), at(9), before={0: (14, 14)}), "line 9, as always (15 times)"),
+        (Way((0, 1), at(9), before={0: (14, 14), 1: (12, 12)}), "line 9, as always (13 to 15 times)"),
+        (Way((0,), at(9), before={0: (3, 14)}), "line 9, as in 3 of 14 times before"),
+        (Way((0,), at(9), before={0: (0, 0)}), "line 9, here for the first time"),
+        (
+            Way((0, 1), at(9), before={0: (0, 14), 1: (14, 14)}),
+            "line 9, rank 0 for the first time in 15, rank 1 as always (15 times)",
+        ),
+    ],
+)
+def test_where_a_side_went_and_how_often_it_had_before(way, words):
+    assert said(way) == [words]
+
+
+def test_a_side_that_does_not_make_the_call_of_the_others():
+    called = Way((0,), at(3, "save", "/home/user/io.py"), "called save")
+    assert said(called, Way((1,), at(8)), kind="call") == ["called save, /home/user/io.py:3 in save", "no such call"]
+
+
+def test_a_rank_that_left_what_it_had_done_before():
+    own = replace(SKIPS, ways=(Way((2,), at(9), before={2: (0, 14)}), Way((), at(10))))
+    assert fork(own).title == "Rank 2 left its usual way at a decision"
+    assert [(way.who, way.words) for way in fork(own).ways] == [
+        ("rank 2", "line 9, for the first time in 15"),
+        ("before", "line 10"),
+    ]
+    assert [line[1] for line in lines(own)] == ["", "", "2", "2", "before"]
+
+
+def test_after_equal_decisions_the_sides_differ_by_their_calls():
+    assert said(Way((0,)), kind="operation") == ["other calls"]
+
+
+def test_those_who_left_the_others_come_first():
+    assert [(way.who, way.odd) for way in fork(SKIPS).ways] == [("rank 2", True), ("ranks 0, 1, 3", False)]
+
+
+def test_calls_and_ways_beyond_a_few_are_counted():
+    many = fork(
+        replace(SKIPS, odd=(), ways=tuple(Way((n,), at(9), calls=("a", "b", "c", "d", "e")) for n in range(20)))
+    )
+    assert many.ways[0].calls == "a, b, c and 2 more"
+    assert len(many.ways) == 9 and many.ways[-1].words == "12 more ways"
+    assert fork(replace(SKIPS, ways=(Way((0,), calls=("a", "b")),))).ways[0].calls == "a and b"
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({0: "4", 1: "4", 2: "0", 3: "4"}, "x = 0 on rank 2, 4 on the others"),
+        ({0: "4", 2: "0"}, "x = 0 on rank 2, 4 on rank 0"),
+        ({0: "4", 1: "4", 2: "4", 3: "4"}, "x = 4 on all"),
+        ({2: "[]"}, "x = [] on rank 2"),
+        (
+            {rank: str(rank) for rank in range(9)},
+            "x = 2 on rank 2, 0 on rank 0, 1 on rank 1, 3 on rank 3, 5 more values on others",
+        ),
+    ],
+)
+def test_values_by_rank(values, words):
+    assert fork(replace(SKIPS, values={rank: {"x": value} for rank, value in values.items()})).values == (words,)
+
+
+def test_names_that_differ_come_first_and_only_some_are_shown():
+    values = {rank: {"same": "1", "other": str(rank)} for rank in (0, 2)}
+    assert [one.split()[0] for one in fork(replace(SKIPS, values=values)).values] == ["other", "same"]
+    assert len(fork(replace(SKIPS, values={0: {str(n): "1" for n in range(50)}})).values) == 6
+
+
+def test_what_was_harmless():
+    assert fork(SKIPS).harmless == ("/home/user/train.py:3 `rank == 0` (rank 0: line 4; ranks 1-3: line 5)",)
+    own = Harmless(at(3), "rank == 0", (((), at(4)), ((2,), at(5))))
+    assert fork(replace(SKIPS, harmless=(own,))).harmless[0].endswith("(before: line 4; rank 2: line 5)")
+    one_line = Harmless(at(3), "rank == 0", (((0,), at(3)), ((1, 2, 3), at(3))))
+    assert fork(replace(SKIPS, harmless=(one_line,))).harmless == (
+        "/home/user/train.py:3 `rank == 0` (rank 0 | ranks 1-3)",
+    )
+    many = fork(replace(SKIPS, harmless=(Harmless(at(3), ""),) * 7))
+    assert many.harmless == ("/home/user/train.py:3",) * 3 and many.more == 4
+
+
+def test_from_where_it_was_called():
+    callers = (at(1, "<module>", "<string>"), at(30, "<module>"), at(20, "main"), at(16, "?"))
+    assert fork(SKIPS).callers == "/home/user/train.py:16 in main"
+    assert fork(replace(SKIPS, callers=callers)).callers == (
+        "/home/user/train.py:16, /home/user/train.py:20 in main and 1 more"
+    )
