@@ -83,9 +83,12 @@ class Inspection:
             alive = self._ranks.alive()
             self._check_responsive(alive)
             run = self._ranks.last_monitor
-        live = comparison.compare(
-            self._ranks.processes, alive, trace, moving=run is not None and not run.known.is_set()
-        )
+        moving = run is not None and not run.known.is_set()
+        try:
+            live = comparison.compare(self._ranks.processes, alive, trace, moving=moving)
+        except WorldError:
+            self._check_responsive(alive)  # a rank may have been stopped since
+            raise
         if run is None:
             return live
         recording = run.recording or run.observer.record(ask=False)
