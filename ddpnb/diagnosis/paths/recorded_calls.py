@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ddpnb.model.calls import Call, CallState, Group
+from ddpnb.model.calls import Call, Group
 from ddpnb.model.collectives import collectives
 from ddpnb.model.path import BITS, KIND, MOST, A, B, C, Kind, Path
 from ddpnb.model.recording import Recording
 
-_NOT_MADE = (CallState.FENCED, CallState.FAILED)
 _SEQ = (1 << 2 * BITS) - 1
 
 
 def compared(recording: Recording) -> dict[int, Path]:
     """The path of each rank.
 
-    It ends at a call that was refused or failed if the rank made no other after it: the exception that follows is a consequence. Calls of one
-    collective that do not match are no calls of one collective: each names its own tensors.
+    Calls of one collective that do not match are no calls of one collective: each names its own tensors.
     """
     apart: dict[int, dict[tuple[str, int], Call]] = {}
     for group in collectives(recording).values():
@@ -27,40 +25,32 @@ def compared(recording: Recording) -> dict[int, Path]:
                 for rank, call in one.calls.items():
                     apart.setdefault(rank, {})[call.op, call.seq] = call
     return {
-        rank: _known(record.path, record.calls[-1:], apart.get(rank, {}))
+        rank: _known(record.path, apart.get(rank, {}))
         for rank, record in sorted(recording.ranks.items())
         if record.path is not None
     }
 
 
-def _known(path: Path, last: tuple[Call, ...], apart: Mapping[tuple[str, int], Call]) -> Path:
-    refused = bool(last) and last[0].state in _NOT_MADE
-    if not refused and not apart:
+def _known(path: Path, apart: Mapping[tuple[str, int], Call]) -> Path:
+    if not apart:
         return path
     texts = list(path.texts)
     threads = dict(path.threads)
     for name, given in path.threads.items():
         words = list(given)
         at = [place for place, one in enumerate(words[:-1]) if one & KIND == Kind.CALL]
-        for place in at if apart else ():
+        for place in at:
             number = _text(texts, words[place] >> B & MOST), words[place + 1] >> A & _SEQ
             call = apart.get(number)
             if call is not None and _names(_text(texts, words[place] >> C), call.group):
                 words[place] = words[place] & ~(MOST << B) | len(texts) << B
                 texts.append(str(call.signature))
-        if refused and at and _is(texts, words, at[-1], last[0]):
-            del words[at[-1] + 2 :]
         threads[name] = tuple(words)
     return replace(path, threads=threads, texts=tuple(texts))
 
 
 def _text(texts: list[str], number: int) -> str:
     return texts[number] if number < len(texts) else ""
-
-
-def _is(texts: list[str], words: list[int], place: int, call: Call) -> bool:
-    named = _names(_text(texts, words[place] >> C), call.group)
-    return named and words[place + 1] >> A & _SEQ == call.seq
 
 
 def _names(text: str, group: Group) -> bool:
