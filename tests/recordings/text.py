@@ -35,9 +35,10 @@ def masked(value: str) -> str:
 
 
 def kinds(recording: Recording) -> set[str]:
-    """What kinds of facts were recorded: operations, and events with their fields. What ranks race for is left out."""
+    """What kinds of facts were recorded: operations, paths, and events with their fields. What ranks race for is left out."""
     records = recording.ranks.values()
-    return {call.op for record in records for call in record.calls} | {
+    paths = {"path"} if any(record.path is not None for record in records) else set()
+    return paths | {call.op for record in records for call in record.calls} | {
         f"{type(event).__name__}.{field.name}"
         for record in records
         for event in record.history

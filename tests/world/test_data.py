@@ -77,4 +77,7 @@ def test_silent(scenario, case):
     assert run.outcome == "ok", str(run.diagnosis) + run.log(0)[-2000:]
     assert data.find(run.recording) == []
     assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]
-    assert {"cores", "memory_total", "shm_free", "oom_kills", "oom_kills_before"} <= set(run.recording.host)
+    host = set(run.recording.host)
+    assert {"cores", "memory_total", "shm_free"} <= host
+    # Of a control group that is not shown in the container only the kills on the whole machine are known.
+    assert {"oom_kills", "oom_kills_before"} <= host or "oom_kills_anywhere" in host
