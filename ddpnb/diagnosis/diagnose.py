@@ -7,10 +7,9 @@ from dataclasses import replace
 from ddpnb import arguments
 from ddpnb.diagnosis import command_status, reported, rules, unproven
 from ddpnb.diagnosis.before_the_end import while_waiting
-from ddpnb.diagnosis.causes import compiled, extra_calls, frameworks
+from ddpnb.diagnosis.causes import compiled, frameworks
 from ddpnb.diagnosis.causes.refine import refine
 from ddpnb.diagnosis.data.batches import uneven_shards
-from ddpnb.diagnosis.execution.located import located
 from ddpnb.diagnosis.hangs import (
     blocked,
     endings,
@@ -29,6 +28,7 @@ from ddpnb.diagnosis.hangs.missing_ranks import MissingRanks
 from ddpnb.diagnosis.hangs.rank_state import Standing, standings, with_polls
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait, stuck, waits
+from ddpnb.diagnosis.located import located
 from ddpnb.diagnosis.outcome import outcome_of
 from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.diagnosis.settled import is_settled
@@ -265,7 +265,6 @@ def _with_silent(
     if reported.calls_alone(recording):
         return failures
     failures = [refine(recording, standing, finding, patience) for finding in failures]
-    failures = [extra_calls.judge(recording, finding) for finding in failures]
     failures = [frameworks.in_terms(recording, standing, finding) for finding in failures]
     failures = [compiled.explain(recording, standing, finding) for finding in failures]
     if any(finding.type == UNEVEN_ITERATIONS for finding in failures):

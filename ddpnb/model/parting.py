@@ -83,6 +83,22 @@ class Parting:
         """All ranks that part here."""
         return tuple(sorted({rank for way in self.ways for rank in way.ranks}))
 
+    def way_of(self, ranks: Iterable[int]) -> Way | None:
+        """The way of all those of these ranks that part here; None: of none of them, or they took several."""
+        wanted = set(ranks)
+        found = [way for way in self.ways if wanted.intersection(way.ranks)]
+        return found[0] if len(found) == 1 else None
+
+    def left_loop(self, ranks: Iterable[int]) -> bool:
+        """Whether these ranks left a loop in which the others stayed."""
+        own = self.way_of(ranks)
+        return own is not None and own.leaves_loop and not any(way.leaves_loop for way in self.ways if way is not own)
+
+    def jumped(self, ranks: Iterable[int]) -> bool:
+        """Whether these ranks left the usual way, for the first time, by an exception, a ``return``, a ``break`` or a ``continue``."""
+        own = self.way_of(ranks)
+        return own is not None and bool(own.says) and own.new and self.kind in ("branch", "exception")
+
     def here(self, site: Site) -> bool:
         """Whether a line is in the function in which the ranks part."""
         return (site.file, site.function) == (self.site.file, self.site.function)

@@ -77,6 +77,7 @@ class Code:
 
     ``lines``: (offset, line) where each line begins. ``digest``: of its bytecode: ranks may have different versions of a file.
     ``user``: it is the user's own code, not that of a package between the user and torch.
+    ``copies``: (start, end, start of the original): what follows two ways that end the function may be in its code twice.
     """
 
     file: str
@@ -87,6 +88,11 @@ class Code:
     blocks: tuple[Block, ...] = ()
     branches: tuple[Branch, ...] = ()
     lines: tuple[tuple[int, int], ...] = ()
+    copies: tuple[tuple[int, int, int], ...] = ()
+
+    def original(self, offset: int) -> int:
+        """The offset itself, or that of which it is a copy."""
+        return next((offset - start + first for start, end, first in self.copies if start <= offset < end), offset)
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

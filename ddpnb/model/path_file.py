@@ -1,7 +1,7 @@
 """The file with the path of one rank, readable from any process of the host, also when the rank is dead.
 
 Layout (little-endian): a header, a table, and a ring of words. The table has lines of JSON, in the order in which words refer to them:
-``["code", number, file, function, line, digest, user, blocks, branches, lines]`` (a later one of the same number replaces it),
+``["code", number, file, function, line, digest, user, blocks, branches, lines, copies]`` (a later one of the same number replaces it),
 ``["text", text]``, ``["thread", name]`` and ``["missing", why]``. The ring has pieces: words of one thread, and behind them a word with
 the number of the thread and how many they are, so that a reader finds them from the end on. The writer never waits for a reader: it
 says what it is about to write, writes, and says that it has.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ddpnb.model.names import UNDECODABLE, function_name, given_name
@@ -225,6 +225,7 @@ class _Table:
         blocks: list[list[int]],
         branches: list[list[Any]],
         lines: list[list[int]],
+        copies: Iterable[list[int]] = (),
     ) -> None:
         code = Code(
             str(file)[:_LONGEST],
@@ -238,6 +239,7 @@ class _Table:
                 for branch in branches
             ),
             tuple((_integer(offset), _integer(line)) for offset, line in lines),
+            tuple((_integer(start), _integer(end), _integer(first)) for start, end, first in copies),
         )
         if number == len(self.codes):
             self.codes.append(code)

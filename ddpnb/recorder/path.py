@@ -524,6 +524,7 @@ class PathRecorder(Hooks):
         said = self._file.say(
             "code", known, whole.file, whole.function[:MAX_NAME], whole.line, whole.digest, whole.user,
             [astuple(block) for block in whole.blocks], [astuple(branch) for branch in whole.branches], whole.lines,
+            whole.copies,
         )  # fmt: skip
         self._describing_s += thread_time() - began
         return said

@@ -35,6 +35,8 @@ _FAST = {op for name, op in dis.opmap.items() if name in ("LOAD_FAST", "LOAD_FAS
 _FAST_PAIR = {op for name, op in dis.opmap.items() if name.startswith("LOAD_FAST_") and name.count("LOAD_FAST") == 2}
 _FREE = {op for name, op in dis.opmap.items() if name in ("LOAD_DEREF", "LOAD_CLASSDEREF")}
 _MATCHES = {op for name, op in dis.opmap.items() if name in ("CHECK_EXC_MATCH", "CHECK_EG_MATCH")}  # an ``except``
+_CALLS = {op for name, op in dis.opmap.items() if name.startswith("CALL")}
+_COPIED = 4  # instructions: the compiler copies no longer ends
 _NAME = dis.opmap.get("LOAD_NAME", -1)
 _GLOBAL, _ATTRIBUTE = dis.opmap.get("LOAD_GLOBAL", -1), dis.opmap.get("LOAD_ATTR", -1)
 _NULL = dis.opmap.get("PUSH_NULL", -1)
@@ -74,6 +76,10 @@ def described(code: CodeType, *, user: bool) -> Code:
         return whole
     instructions = _instructions(data)
     ways = _ways(instructions, _handlers(code.co_exceptiontable))
+    copies = _copies(code, instructions, ways)
+    if copies:
+        starts = [start for start, _, first in copies for start in (start, first)]
+        ways = _united(_ways(instructions, {*_handlers(code.co_exceptiontable), *starts}), copies)
     after = _post_dominators(_usual(ways))
     loops = _loops(ways)
     blocks = tuple(
@@ -89,6 +95,7 @@ def described(code: CodeType, *, user: bool) -> Code:
         blocks,
         _branches(code, instructions, ways, loops),
         _lines(code),
+        copies,
     )
 
 
@@ -174,6 +181,41 @@ def _ways(instructions: Sequence[_Instruction], handlers: Iterable[int]) -> _Way
         follows[start] = follow
         successors[start] = [way for way in after if way < size]
     return _Ways(blocks, successors, follows, backward, raising)
+
+
+def _copies(code: CodeType, instructions: Sequence[_Instruction], ways: _Ways) -> tuple[tuple[int, int, int], ...]:
+    """The short ends of the function that the compiler has put behind several jumps, if something is called in them."""
+    ends = {
+        ways.blocks[block]: block for block, after in ways.successors.items() if not after and block not in ways.raising
+    }
+    if len(ends) < 2:
+        return ()
+    positions: list[Position] = list(code.co_positions())
+    place = {one.next: number for number, one in enumerate(instructions)}
+    known: dict[tuple[object, ...], int] = {}
+    found: list[tuple[int, int, int]] = []
+    for end, block in sorted(ends.items()):
+        last = place.get(end, -1)
+        tail = [one for one in instructions[max(last + 1 - _COPIED, 0) : last + 1] if one.offset >= block]
+        for first in range(len(tail)):
+            rest = tail[first:]
+            if not any(one.op in _CALLS for one in rest):
+                break
+            key = tuple((one.op, one.arg, positions[one.offset // 2]) for one in rest)
+            original = known.setdefault(key, rest[0].offset)
+            if original != rest[0].offset:
+                found.append((rest[0].offset, end, original))
+                break
+    return tuple(found)
+
+
+def _united(ways: _Ways, copies: Sequence[tuple[int, int, int]]) -> _Ways:
+    """With the originals in place of their copies."""
+    first = {start: original for start, _, original in copies}
+    return ways._replace(
+        successors={block: [first.get(way, way) for way in after] for block, after in ways.successors.items()},
+        follows={block: first.get(way, way) for block, way in ways.follows.items()},
+    )
 
 
 def _usual(ways: _Ways) -> dict[int, Sequence[int]]:

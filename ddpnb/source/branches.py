@@ -239,3 +239,9 @@ def _jumps(holder: ast.AST) -> list[int]:
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
             waiting += [(child, nested or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
     return lines
+
+
+def handler_at(source: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost handler in the body of which a line is."""
+    handlers = [node for node, arm in path_of(source, line) if isinstance(node, ast.ExceptHandler) and arm == "body"]
+    return span(handlers[-1]) if handlers and line > handlers[-1].lineno else None

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.model.calls import Site
 from ddpnb.source.branches import FUNCTIONS, LOOPS, path_of, span
-from ddpnb.source.expressions import shown
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -29,18 +28,7 @@ def loop_around(source: str, line: int) -> tuple[int, int] | None:
     return span(loops[0]) if loops else None
 
 
-def loop_header(sources: Mapping[str, str], path: Sequence[Site]) -> tuple[str, int, str] | None:
-    """File, line and text of the header of the only loop around a path, callers included; None if there are several."""
-    loops = [(site.file, loop) for site in path for loop in loops_of(sources.get(site.file, ""), site.line)]
-    if len(loops) != 1:
-        return None
-    file, loop = loops[0]
-    if isinstance(loop, ast.While):
-        return file, loop.lineno, f"`while {shown(loop.test)}`"
-    return file, loop.lineno, f"`for {shown(loop.target)} in {shown(loop.iter)}`"
-
-
-def every_iteration(sources: Mapping[str, str], path: Sequence[Site], jumps: bool = True) -> bool:
+def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
     """Whether every whole iteration of the loops around a path, callers included, comes to its end.
 
     Not if a line of it is in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
@@ -49,7 +37,6 @@ def every_iteration(sources: Mapping[str, str], path: Sequence[Site], jumps: boo
     Args:
         sources: the text of the user's files.
         path: the lines by which the call was reached, outermost first.
-        jumps: whether something that may leave the iteration counts; not where it is known that nothing did.
     """
     looped = False
     for site in path:
@@ -69,7 +56,7 @@ def every_iteration(sources: Mapping[str, str], path: Sequence[Site], jumps: boo
         looped = True
         if any(isinstance(node, _MAY_SWALLOW) for node, arm in within[first + 1 :] if arm):
             return False
-        if jumps and any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
+        if any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
             return False
     return looped
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddpnb.diagnosis.execution.parts import place_name
 from ddpnb.diagnosis.once import once
 from ddpnb.model.calls import CallState, Site
 from ddpnb.model.executed_lines import CommonWindow, ExecutedLines, common_windows
@@ -70,5 +70,18 @@ def _ran(
 
 def _place(recording: Recording, lines: Mapping[int, ExecutedLines], window: CommonWindow) -> str:
     """Where a part begins: ``all_reduce #57``, ``optimizer step 3``."""
-    names = {place_name(recording.ranks[rank], window.calls, window.steps) for rank in lines}
+    names = {_place_name(recording.ranks[rank], window.calls, window.steps) for rank in lines}
     return (names.pop() or "the beginning") if len(names) == 1 else f"call {window.calls} of each rank"
+
+
+def _place_name(record: RankRecord, calls: int, steps: int) -> str:
+    """The place at which a window of a rank began, in words: ``all_reduce #57``, ``optimizer step 3``; empty for the beginning."""
+    if not calls and not steps:
+        return ""
+    places = [window.place for window in record.executed.windows] if record.executed is not None else []
+    at = places.index((calls, steps)) if (calls, steps) in places else 0
+    if at and places[at - 1][0] == calls:
+        return f"optimizer step {steps}"
+    place = bisect_left(record.calls, calls - 1, key=record.begun_before)
+    call = record.calls[place] if place < len(record.calls) else None
+    return call.title if call is not None and record.begun_before(call) == calls - 1 else f"call {calls}"

@@ -202,3 +202,14 @@ def test_a_handler_that_jumps_back_makes_no_loop():
     heads = {block.loop for block in code.blocks} - {-1}
     assert heads == {decision[3].offset}
     assert block_at(code, decision[6].offset).loop == decision[3].offset
+
+
+def test_what_the_compiler_copies_behind_two_ways():
+    code = function("train(12 if skip else 10)")
+    ((start, end, first),) = code.copies
+    copy, original = (next(block for block in code.blocks if block.start == at) for at in (start, first))
+    assert copy.end == end and copy.end - copy.start == original.end - original.start
+    assert {block.next for block in code.blocks if block not in (copy, original)} == {first, -1}
+    assert block_at(code, code.branches[0].offset).after == first
+    assert code.original(start + 2) == first + 2
+    assert function("return first() if skip else last()").copies == ()

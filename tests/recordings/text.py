@@ -38,12 +38,16 @@ def kinds(recording: Recording) -> set[str]:
     """What kinds of facts were recorded: operations, paths, and events with their fields. What ranks race for is left out."""
     records = recording.ranks.values()
     paths = {"path"} if any(record.path is not None for record in records) else set()
-    return paths | {call.op for record in records for call in record.calls} | {
-        f"{type(event).__name__}.{field.name}"
-        for record in records
-        for event in record.history
-        for field in fields(event)
-    }
+    return (
+        paths
+        | {call.op for record in records for call in record.calls}
+        | {
+            f"{type(event).__name__}.{field.name}"
+            for record in records
+            for event in record.history
+            for field in fields(event)
+        }
+    )
 
 
 def _rank(record: RankRecord) -> Iterator[str]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.source.branches import candidates, decisions, guards_of, relation, trouble, ways_around
+from ddpnb.source.branches import candidates, decisions, guards_of, handler_at, relation, trouble, ways_around
 from ddpnb.source.loops import every_iteration, loop_around
 from tests.diagnosis.recordings import FILE, Script
 from tests.diagnosis.recordings import line as at_line
@@ -336,3 +336,18 @@ def test_why_a_file_has_no_tree(source, line, word):
 
 def test_a_file_with_a_tree_is_no_trouble():
     assert trouble("x = 1\n") is None
+
+
+def test_the_handler_around_a_line():
+    """Its first line also runs for exceptions that it does not handle."""
+    script = Script("""
+        for batch in loader:
+            try:
+                loss = step(batch)      # step
+            except ValueError as error: # except
+                print(error)            # handled
+                continue                # continue
+    """)
+    whole = (script.line("except"), script.line("continue"))
+    assert handler_at(script.text, script.line("handled")) == handler_at(script.text, script.line("continue")) == whole
+    assert handler_at(script.text, script.line("except")) is handler_at(script.text, script.line("step")) is None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.source.loops import every_iteration, loop_header
+from ddpnb.source.loops import every_iteration
 from tests.diagnosis.recordings import Script
 
 
@@ -92,29 +92,3 @@ def test_without_the_source_of_every_frame_nothing_is_said():
     assert not every_iteration(
         {script.file: script.text}, [script.at("call"), replace(script.at("call"), file="other.py")]
     )
-
-
-def header(script, *path):
-    return loop_header({script.file: script.text}, [script.at(mark) for mark in path or ("call",)])
-
-
-def test_the_header_of_the_only_loop():
-    script = script_of("for x in loader:   # loop\n    step(x)   # call")
-    assert header(script) == (script.file, script.line("loop"), "`for x in loader`")
-    script = script_of("while not done(rank):   # loop\n    step()   # call")
-    assert header(script) == (script.file, script.line("loop"), "`while not done(rank)`")
-
-
-def test_of_several_loops_no_header_is_chosen():
-    script = script_of("for epoch in epochs:\n    for x in loader:\n        step(x)   # call")
-    assert header(script) is None
-    assert loop_header({}, [script.at("call")]) is None
-
-
-def test_a_loop_of_a_caller_counts():
-    once = script_of("for x in loader:   # loop\n    step(x)   # step", HELPER)
-    assert header(once, "step", "call") == (once.file, once.line("loop"), "`for x in loader`")
-    twice = script_of(
-        "for x in loader:\n    step(x)   # step", "def step(x):\n    for y in x:\n        reduce(y)   # call\n"
-    )
-    assert header(twice, "step", "call") is None

@@ -32,9 +32,9 @@ class Case:
 
 
 CASES = [
-    Case("skip", "collectives", {"op": "all_reduce", "seq": 4}, tie=True),
-    Case("skip", "collectives", {"op": "all_reduce", "seq": 7}),  # two whole turns before it
-    Case("skip", "training", {"op": "all_reduce", "step": 3}, code="DDP302"),
+    Case("skip", "collectives", {"op": "all_reduce", "seq": 4}),
+    Case("skip", "collectives", {"op": "all_reduce", "seq": 7}),
+    Case("skip", "training", {"op": "all_reduce", "step": 3}),
     Case("extra call", "collectives", {"op": "all_reduce", "seq": 4}),
     Case("delay", "collectives", {"seq": 5, "seconds": 20.0}, wait=1.5),
     Case("swap", "alike", {"seq": 5}, tie=True),

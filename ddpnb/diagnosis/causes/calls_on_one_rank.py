@@ -9,11 +9,11 @@ from ddpnb.diagnosis.causes.stacks import frames_at, in_backward
 from ddpnb.diagnosis.divergence import replicas
 from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
 from ddpnb.diagnosis.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
-from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs import forward_on_one_rank
 from ddpnb.diagnosis.hangs.forward_on_one_rank import RANK_ZERO_FORWARD
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
@@ -31,15 +31,15 @@ _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|consolidate")
 
 def not_synchronised(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
+    known = parting(recording, finding.culprits, finding.waiting)
     if (
         not any(in_backward(standings[r]) for r in finding.waiting or finding.concerned if r in standings)
+        and not (known is not None and known.kind == "operation")
         and finding.type != UNEVEN_ITERATIONS
     ):
         return None
-    if finding.type == UNEVEN_ITERATIONS and finding.collective is not None:
-        ways = departures(recording, finding.culprits, finding.waiting, finding.collective)
-        if any(way.kind == "jump" for way in ways):
-            return None  # a rank that left its loop is in other micro-batches from there on
+    if finding.type == UNEVEN_ITERATIONS and jumped(recording, finding):
+        return None  # a rank that left its loop is in other micro-batches from there on
     for better in replicas.find(recording):
         if better.type in (FORWARD_BYPASSED, SYNC_SKIPPED):
             return replace(
@@ -71,7 +71,7 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
         if standings[rank].site not in been and turns[rank] + (not in_backward(standings[rank])) > theirs
     ]
     evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead]
-    if not evaluating or _jumped(recording, finding):
+    if not evaluating or jumped(recording, finding):
         return None
     lone = tuple(waiting)
     others = tuple(r for r in finding.culprits if r in standings)
@@ -93,11 +93,10 @@ def alone_in_model(recording: Recording, standings: dict[int, Standing], finding
     )
 
 
-def _jumped(recording: Recording, finding: Finding) -> bool:
-    """Whether the culprits came to where they are by a jump or a handler that they had never run."""
-    call = finding.collective
-    ways = departures(recording, finding.culprits, finding.waiting, call) if call is not None else ()
-    return any(way.kind == "jump" for way in ways)
+def jumped(recording: Recording, finding: Finding) -> bool:
+    """Whether the culprits left the way of the others by an exception or a jump."""
+    known = parting(recording, finding.culprits, finding.waiting)
+    return known is not None and known.jumped(finding.culprits)
 
 
 def _in_wrapper(standing: Standing) -> bool:

@@ -11,7 +11,6 @@ from ddpnb.diagnosis.causes.stacks import in_backward
 from ddpnb.diagnosis.compilations import WARM_UP, described, named
 from ddpnb.diagnosis.divergence.digests import split
 from ddpnb.diagnosis.environment.timeouts import TIMEOUT_SETTING
-from ddpnb.diagnosis.execution.departures import current
 from ddpnb.diagnosis.hangs import endings
 from ddpnb.diagnosis.hangs.endings import RANK_RAISED
 from ddpnb.diagnosis.hangs.group_order import GROUP_ORDER
@@ -19,7 +18,8 @@ from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call, Site
+from ddpnb.model.calls import Call, CallState, Site
+from ddpnb.model.collectives import call_in
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
@@ -65,7 +65,7 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         return finding
     now: dict[int, Call] = {}
     for rank in ranks:
-        call = standings[rank].call or current(recording.ranks[rank], finding.collective)
+        call = standings[rank].call or _current(recording.ranks[rank], finding.collective)
         if call is not None:
             now[rank] = call
     # A compiled backward makes its calls at the user's line that called backward().
@@ -284,3 +284,10 @@ def _remedy(own: _Own) -> str:
         "Give what the guard compares the same value on all ranks before the call; a number that changes can be a tensor, "
         'which needs no new graph. torch.compiler.set_stance("fail_on_recompile") shows each such place.'
     )
+
+
+def _current(record: RankRecord, call: Call) -> Call | None:
+    """The call of a rank in this collective; else its last one, if it is still in it."""
+    own = call_in(record, call.group, call.seq)
+    last = record.calls[-1] if record.calls and record.ending is None else None
+    return own or (last if last is not None and last.state is not CallState.COMPLETED else None)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from ddpnb.diagnosis.causes.calls_on_one_rank import jumped
 from ddpnb.diagnosis.causes.stacks import frames_at
 from ddpnb.diagnosis.divergence.optimizers import STATE_ON_ONE_RANK
-from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
@@ -194,10 +194,8 @@ def framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
 
 def _even(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
     """Uneven iterations: what the framework has against numbers of batches that differ."""
-    if finding.collective is not None:
-        ways = departures(recording, finding.culprits, finding.waiting, finding.collective)
-        if any(way.kind == "jump" for way in ways):
-            return finding  # the user's own code left the loop
+    if jumped(recording, finding):
+        return finding  # the user's own code left the loop
     frames = [frame for rank in finding.waiting if rank in standings for frame in frames_at(standings[rank])]
     says = next((text for file, text in _EVEN if any(not f.user and file.search(f.file) for f in frames)), "")
     return replace(finding, remedy=f"{finding.remedy} {says}") if says else finding

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ddpnb.diagnosis import hints
-from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.diagnosis.hangs.uneven_iterations import began_as_many, calls_like, fewer_batches, uneven_iterations
+from ddpnb.diagnosis.hangs.uneven_iterations import calls_like, fewer_batches, uneven_iterations
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call, Site
-from ddpnb.model.findings import Finding, Hint
+from ddpnb.model.calls import Call
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.loops import every_iteration, loop_around, loop_header
+from ddpnb.source.loops import every_iteration
 from ddpnb.source.paths import path_to
 
 
@@ -36,28 +36,13 @@ def explain(recording: Recording, standings: dict[int, Standing], calls: dict[in
     finished = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in missing)
     how = "finished" if finished else "ended"
     path = path_to(recording.ranks[first], call)
-    ways = [way for way in departures(recording, tuple(missing), tuple(waiting), call) if way.kind != "lines"]
-    # That a loop is over says that it had fewer iterations only if each of them comes to the call.
-    broke = bool(ways) and all(way.word == "break" for way in ways)
-    left = broke or (all(way.leaves_loop for way in ways) and _in_loop(recording, path, missing, jumps=not ways))
-    left = left and (fewer_batches(recording, missing) or not began_as_many(recording, first, call, missing))
+    known = parting(recording, tuple(missing), tuple(waiting))
+    counted = fewer_batches(recording, missing)
+    left = known.left_loop(missing) if known is not None else counted or every_iteration(recording.sources, path)
     if all(been.values()) and left:
-        header = loop_header(recording.sources, path)
-        counted = fewer_batches(recording, missing)
-        hint = None
-        if header is not None:
-            file, line, text = header
-            hint = Hint(file, line, f"{text} sets the number of iterations")
-        elif not counted:
-            hint = Hint(
-                call.site.file,
-                call.site.line,
-                "every iteration of a loop reaches this line, so the loop may have ended earlier",
-            )
         what = f"{how} after {_counts(recording, been)} at {call.site}"
         finding = uneven_iterations(recording, tuple(missing), tuple(waiting), what, call, places, evidence)
-        # The source only says that every iteration reaches the line; loaders count the iterations themselves.
-        return finding if ways else replace(finding, certainty="proven" if counted else "likely", hint=hint)
+        return replace(finding, certainty="proven") if counted else finding
     return Finding(
         COLLECTIVE_MISSING,
         f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
@@ -89,34 +74,3 @@ def _ended_after(record: RankRecord, call: Call, been: int) -> str:
         return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group{lines}."
     lines = f", at least {been} of them at that line" if been else ""  # none among the recorded calls: no number
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
-
-
-def _in_loop(recording: Recording, path: tuple[Site, ...], missing: list[int], jumps: bool) -> bool:
-    """Whether ranks that are missing in a call made fewer iterations of its loop, and did not just leave the call out.
-
-    Their loaders counted fewer batches; or every iteration comes to that line.
-
-    Args:
-        recording: what is known.
-        path: the lines by which a waiting rank came there.
-        missing: the ranks that have ended, each after some calls from that line.
-        jumps: whether an iteration may have been left; recorded lines show that none was.
-    """
-    if not any(loop_around(recording.sources.get(site.file, ""), site.line) for site in path):
-        return False
-    if fewer_batches(recording, missing):
-        return True
-    if any(_exited_inside(recording, recording.ranks[other], path) for other in missing):
-        return False
-    return every_iteration(recording.sources, path, jumps)
-
-
-def _exited_inside(recording: Recording, record: RankRecord, path: tuple[Site, ...]) -> bool:
-    """Whether a rank called sys.exit() in a loop around these lines."""
-    frames = [frame for frame in record.ending.frames if frame.user] if record.ending is not None else []
-    loops = [(site.file, loop_around(recording.sources.get(site.file, ""), site.line)) for site in path]
-    return any(
-        loop is not None and frame.file == file and loop[0] <= frame.line <= loop[1]
-        for file, loop in loops
-        for frame in frames
-    )

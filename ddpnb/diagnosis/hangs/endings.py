@@ -6,16 +6,16 @@ import re
 import signal
 from dataclasses import replace
 
-from ddpnb.diagnosis.execution.handled import REFUSAL, handled
 from ddpnb.diagnosis.hangs.rank_state import last_site
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.ending import Ending
-from ddpnb.model.events.runs import Caller
+from ddpnb.model.events.runs import Caller, ExceptionHandled
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.branches import handler_at
 from ddpnb.texts import shortened
 
 RANK_DEAD = FindingType("DDP311", "rank-dead")
@@ -32,6 +32,7 @@ _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) \d{1,12}ms")
 # A lost peer, in the backend's own words.
 _TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
 _LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
+REFUSAL = "CollectiveMismatch"  # what the fence raises
 _HANDLED = 3  # exceptions in the evidence
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 
@@ -215,6 +216,17 @@ def _finding(
         if everywhere
         else _remedy(record, waited_for=bool(waiting)),
     )
+
+
+def handled(recording: Recording, rank: int) -> list[ExceptionHandled]:
+    """The exceptions that handlers of a rank caught, in their order; of a file without text, what may have been one."""
+    found: dict[tuple[object, ...], ExceptionHandled] = {}
+    for event in recording.ranks[rank].events(ExceptionHandled):
+        source = recording.sources.get(event.site.file, "")
+        handler = handler_at(source, event.site.line)
+        if handler is not None or not source:
+            found.setdefault((event.exception, event.raised, event.site.file, handler or event.site.line), event)
+    return list(found.values())
 
 
 def _handled_before(recording: Recording) -> list[str]:

@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 
 from ddpnb.diagnosis.divergence.digests import Split
-from ddpnb.diagnosis.hangs import shifted_calls, skipped_call
-from ddpnb.diagnosis.hangs.call_order import in_turn, out_of_turn, path_of
+from ddpnb.diagnosis.hangs import skipped_call
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, CallState
 from ddpnb.model.collectives import Collective, MatchState, collectives, root_of
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.paths import parting
 
 OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
 SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True, ways_part=True)
@@ -64,16 +63,7 @@ def _went_on(record: RankRecord, call: Call) -> bool:
 
 def explain(recording: Recording, collective: Collective) -> Finding:
     """The finding: how the calls differ, or that a rank skipped the call that the others are in."""
-    of_type = collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH
-    past = skipped_call.by_paths(recording, collective)
-    past = past or (skipped_call.jumped_past(recording, collective) if of_type else None)
-    past = past or shifted_calls.find(recording, collective)
-    if past is not None:
-        return past
-    where = parting(recording, path_of(recording, collective, -1), path_of(recording, collective, 0))
-    if where.relation == "sequence" and len(collective.sides) == 2:
-        return skipped_call.find(recording, collective, where)
-    return _different_calls(recording, collective)
+    return skipped_call.find(recording, collective) or _different_calls(recording, collective)
 
 
 # type, what differs, remedy
@@ -112,8 +102,8 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     reference = calls[all_sides[0][0]]
     changed = [rank for rank in calls if _before(recording, collective, rank)]
     split = Split(all_sides)
-    strayed = out_of_turn(recording, collective)
-    culprits = collective.odd_ranks or split.blamed(changed) or split.blamed(strayed)
+    known = parting(recording, all_sides[-1], all_sides[0])
+    culprits = collective.odd_ranks or split.blamed(changed) or split.blamed(known.odd if known is not None else ())
     sides = () if culprits else all_sides
     rest = phrases.besides((rank for side in all_sides for rank in side), culprits)
     waiting = () if sides else rest
@@ -135,8 +125,6 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     if collective.unpaired:
         remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
-    if split.tied and culprits and culprits == strayed:
-        evidence.append(in_turn(recording, collective, culprits))
     evidence += phrases.undecided(sides)
     place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
     if unpaired:

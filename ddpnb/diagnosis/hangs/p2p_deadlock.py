@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.execution.departures import departures
 from ddpnb.diagnosis.hangs.point_to_point import Channels
 from ddpnb.diagnosis.hangs.rank_state import Standing
 from ddpnb.diagnosis.hangs.steps_apart import StepsApart, steps_apart
 from ddpnb.diagnosis.hangs.wait_for_graph import Wait
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.diagnosis.places import where
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 
-_FEW = 8  # ranks of which the lines are compared
+_FEW = 8  # ranks of which the paths are compared
 
 P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
@@ -124,12 +124,11 @@ def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Cal
 
 
 def _strayed(recording: Recording, p2p: dict[int, Call]) -> list[int]:
-    """The ranks, if not all, that executed a jump past their calls which they had not run before."""
-    found: list[int] = []
-    for rank in sorted(p2p) if 1 < len(p2p) <= _FEW else ():
-        others = tuple(other for other in sorted(p2p) if other != rank)
-        ways = departures(recording, (rank,), others, p2p[others[0]])
-        found += [rank] if any(way.kind == "jump" and way.skips for way in ways) else []
+    """The ranks, if not all, that left their usual way."""
+    ranks = sorted(p2p)
+    apart = (parting(recording, (rank,), tuple(other for other in ranks if other != rank)) for rank in ranks[:_FEW])
+    known = next((one for one in apart if one is not None), None)
+    found = [rank for rank in known.odd if rank in p2p] if known is not None else []
     return found if len(found) < len(p2p) else []
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ddpnb.diagnosis.data.batches import uneven_shards
-from ddpnb.diagnosis.execution.departure import Departure
-from ddpnb.diagnosis.execution.departures import departures
+from ddpnb.diagnosis.paths.partings import parting
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, Site
 from ddpnb.model.collectives import Collective
 from ddpnb.model.events.data import LoaderSeen
 from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.branches import guards_of
-from ddpnb.source.loops import loop_around
-from ddpnb.source.paths import Parting
 
 # A rank that left a loop is in other micro-batches than the others from there on.
 UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True)
@@ -30,41 +27,6 @@ def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
 def calls_like(record: RankRecord, call: Call) -> int:
     """How many calls a rank has made from the line of a call, in its group."""
     return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
-
-
-def began_as_many(recording: Recording, rank: int, call: Call, others: Sequence[int]) -> bool:
-    """Whether the other ranks ran as many forwards as the one that waits, which ran one for each call from that line.
-
-    A rank that waits in a broadcast within forward has not counted that forward: it has made more calls than forwards.
-    """
-    record = recording.ranks[rank]
-    if record.forgotten or not record.forwards >= calls_like(record, call):
-        return False
-    return all(recording.ranks[other].forwards >= record.forwards for other in others)
-
-
-def ranks_after_loop(
-    recording: Recording, collective: Collective, where: Parting
-) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """(ranks that have left a loop, ranks still in it), if one side did and had been in it."""
-    odd, reference = collective.sides[-1], collective.sides[0]
-    for gone, inside, gone_at, rest in (
-        (odd, reference, where.one, where.other_rest),
-        (reference, odd, where.other, where.one_rest),
-    ):
-        been = collective.calls[inside[0]].site
-        if not any(call.site == been for call in recording.ranks[gone[0]].calls):
-            continue
-        here = collective.calls[gone[0]].site
-        shared = any(call.site == here for call in recording.ranks[inside[0]].calls)
-        if not shared and guards_of(recording.sources.get(gone_at.file, ""), gone_at.line):
-            continue  # a call that possibly one side alone makes, independent of the loops
-        for depth, site in enumerate(rest):
-            loop = loop_around(recording.sources.get(site.file, ""), site.line)
-            # Deeper frames are ones that the other rank has returned from.
-            if loop is not None and ((depth > 0 and gone_at.line > rest[0].line) or gone_at.line > loop[1]):
-                return gone, inside
-    return None
 
 
 def uneven_calls(
@@ -106,7 +68,7 @@ def uneven_iterations(
         where: the ranks' places.
         evidence: what was observed.
     """
-    ways = departures(recording, gone, inside, call)
+    known = parting(recording, gone, inside)
     return Finding(
         UNEVEN_ITERATIONS,
         f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
@@ -116,14 +78,14 @@ def uneven_iterations(
         call,
         where,
         tuple(evidence),
-        _remedy([recording.ranks[rank] for rank in (*gone, *inside)], ways),
-        certainty="proven" if ways and all(way.leaves_loop for way in ways) else "likely",
+        _remedy([recording.ranks[rank] for rank in (*gone, *inside)], known),
+        certainty="proven" if known is not None and known.left_loop(gone) else "likely",
     )
 
 
-def _remedy(records: Sequence[RankRecord], ways: Sequence[Departure]) -> str:
+def _remedy(records: Sequence[RankRecord], known: Parting | None) -> str:
     """By what was recorded: how the loop was left, what it read, whether a model is wrapped."""
-    if any(way.word == "break" for way in ways):
+    if known is not None and known.kind != "loop":
         return (
             "Leave the loop on all ranks together: all_reduce the condition in each iteration (ReduceOp.MAX), and break "
             "where it holds on any rank."

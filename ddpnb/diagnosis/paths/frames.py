@@ -322,8 +322,8 @@ def trace(
 
 
 def at_instruction(raised: int, called: int) -> bool:
-    """Whether the instruction at an offset is that which called: a call is seen at its instruction, or at the caches behind it."""
-    return raised >= 0 and raised <= called <= raised + _CACHES
+    """Whether the instruction at an offset is that which called: both are seen at the instruction, or at the caches behind it."""
+    return raised >= 0 and abs(called - raised) <= _CACHES
 
 
 def _cut(trace: Trace, number: int) -> None:
@@ -352,6 +352,37 @@ def _visible(stack: Sequence[int]) -> int:
     return next((one for one in reversed(stack) if one >= 0), 0)
 
 
+def _originals(words: Sequence[int], codes: Sequence[Code]) -> list[int]:
+    """The words with the places of the originals for those of copies."""
+    found = list(words)
+    stack: list[Code] = []
+
+    def moved(place: int, shift: int, more: int) -> None:
+        offset = (found[place] >> shift & MOST) - more
+        if stack and stack[-1].copies and offset >= 0:
+            found[place] += stack[-1].original(offset) - offset << shift
+
+    for place, one in enumerate(words):
+        kind = one & 15
+        if kind == BRANCH:
+            moved(place, B, 0)
+        elif kind in (ENTER, RESUME):
+            moved(place, B, 1)
+            stack.append(codes[one >> A & MOST] if one >> A & MOST < len(codes) else UNKNOWN)
+        elif kind in (RETURN, YIELD, UNWIND):
+            moved(place, A, 0)
+            del stack[-1:]
+        elif kind == RAISE:
+            moved(place, A, 0)
+        elif kind in (CALL, MARK):
+            moved(place, A, 1)
+        elif kind == BASE:
+            stack.clear()
+        elif kind == FRAME:
+            stack.append(codes[one >> A & MOST] if one >> A & MOST < len(codes) else UNKNOWN)
+    return found
+
+
 def dark(paths: Iterable[Path], book: Book) -> set[int]:
     """The codes of functions that were not recorded at times since they began too often."""
     found: set[int] = set()
@@ -376,6 +407,8 @@ def traces(
         words = next(iter(path.threads.values()), ()) if thread is None else path.threads.get(thread, ())
         if not words:
             continue
+        if any(code.copies for code in path.codes):
+            words = _originals(words, path.codes)
         codes, texts = tuple(book.codes(path.codes)), tuple(book.numbered(path.texts))
         key = tuple(words), codes, texts, (int(path.forgotten > 0),)
         if key not in known:

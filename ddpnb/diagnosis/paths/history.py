@@ -10,9 +10,9 @@ from itertools import pairwise
 from ddpnb.diagnosis.paths.align import Comparison, compare, offset_of
 from ddpnb.diagnosis.paths.frames import BRANCH, Trace, at_instruction
 from ddpnb.diagnosis.paths.shapes import Shape
-from ddpnb.model.path import MOST, A, B
+from ddpnb.model.path import KIND, MOST, A, B, Kind
 
-_WAYS = (1 << B) - 1  # of a jump: its kind and its offset
+_PLACE = (1 << B) - 1  # of a word: its kind, and of a jump or call where it is
 _FEWEST = 3  # iterations that make a habit
 _SELDOM = 0.1
 
@@ -28,7 +28,7 @@ def decisions(
 def visits(trace: Trace, shape: Shape, offset: int, before: int | None = None) -> list[int]:
     """The places at which a rank came to a jump."""
     key = BRANCH | offset << A
-    places = [place for place, one in enumerate(trace.words[:before]) if one & _WAYS == key]
+    places = [place for place, one in enumerate(trace.words[:before]) if one & _PLACE == key]
     return [place for place in places if trace.shape(trace.frame_at(place)) is shape]
 
 
@@ -49,6 +49,25 @@ def exceptions(trace: Trace, shape: Shape, offset: int, before: int) -> tuple[in
     for place in trace.calls[: bisect_left(trace.calls, before)]:
         calls += at_instruction(offset, offset_of(trace.words[place])) and trace.shape(trace.frame_at(place)) is shape
     return raised, max(raised, calls or frames)
+
+
+def sequences(trace: Trace, place: int) -> tuple[int, int]:
+    """How often what a rank did last and does at a place came one after the other before, and how often it did the former."""
+    if place < 1 or place >= len(trace):
+        return 0, 0
+    back = place - 2 if trace.words[place - 1] & KIND == Kind.NUMBER else place - 1
+    pair = _what(trace, back), _what(trace, place)
+    came = [at for at in range(back) if trace.words[at] & _PLACE == trace.words[back] & _PLACE]
+    came = [at for at in came if _what(trace, at) == pair[0]]
+    return sum(_what(trace, at + place - back) == pair[1] for at in came), len(came)
+
+
+def _what(trace: Trace, place: int) -> tuple[int, str]:
+    """A word; of a call its place and operation, without its tensors."""
+    one = trace.words[place]
+    if one & KIND != Kind.CALL:
+        return one, ""
+    return one & _PLACE, trace.book.texts[one >> B & MOST].partition("(")[0]
 
 
 def odd(ways: Sequence[tuple[tuple[int, ...], Mapping[int, tuple[int, int]]]], *, by_history: bool) -> tuple[int, ...]:

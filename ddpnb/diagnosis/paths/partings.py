@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.paths import history
@@ -15,7 +15,7 @@ from ddpnb.diagnosis.paths.frames import BRANCH, CALL, HANDLED, RETURN, UNWIND, 
 from ddpnb.diagnosis.paths.recorded_calls import compared
 from ddpnb.diagnosis.paths.shapes import END, Shape
 from ddpnb.model.calls import NO_SITE, Group, Site, listed
-from ddpnb.model.parting import Harmless, Parting, Way
+from ddpnb.model.parting import LEFT_LOOP, Harmless, Parting, Way
 from ddpnb.model.path import MOST, A, Path
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
@@ -367,7 +367,8 @@ class ComparedPaths:
             taken = raised if first.raised[side] is not None else times - raised
             return dict.fromkeys(ranks, (taken, times))
         if first.to[side] < 0:
-            return {}
+            taken, times = history.sequences(trace, place)
+            return dict.fromkeys(ranks, (taken, times)) if times else {}
         times, _ = history.decisions(trace, first.shape, first.offset, place)
         found: dict[int, tuple[int, int]] = {}
         known: dict[int, tuple[int, int]] = {}
@@ -586,12 +587,14 @@ def _to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
         return shape.site(one.offset), ""
     block = shape.block(one.to[side])
     branch = shape.branches.get(one.offset)
-    lines = [shape.line(one.to[side]), *(shape.line(shape.starts[at]) for at in shape.chain(block)[1:])]
+    behind = shape.behind(shape.block(one.offset))  # what both sides run decides nothing
+    rest = takewhile(lambda at: at != behind, shape.chain(block)[1:])
+    lines = [shape.line(one.to[side]), *(shape.line(shape.starts[at]) for at in rest)]
     own = range(branch.line, branch.end_line + 1) if branch is not None else ()
     line = next((line for line in lines if line not in own), lines[0])
     to = Site(shape.code.file, line, shape.code.function)
     if one.kind == "loop":
-        return to, "entered the loop" if shape.enters(one.offset, one.to[side]) else "left the loop"
+        return to, "entered the loop" if shape.enters(one.offset, one.to[side]) else LEFT_LOOP
     word = trace.words[place + 1] if place + 1 < len(trace) else -1
     if word & 15 in (HANDLED, UNWIND) and word >= 0:
         at = trace.raised.get(place + 1, (-1, ""))[0]
@@ -601,7 +604,7 @@ def _to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
         return NO_SITE if line in own else to, "returned"
     if word & 15 == BRANCH and word >= 0 and shape.loops(offset_of(word)) and lines[0] in own:
         return to, "continued with the next iteration"
-    return to, ""
+    return to, LEFT_LOOP if shape.leaves(one.offset, one.to[side]) else ""
 
 
 def _raised(trace: Trace, place: int) -> tuple[Site, str]:

@@ -105,6 +105,12 @@ class Shape:
         begins, ends = self._loops.get(self._loop[block], (-1, -1)) if block != END else (-1, -1)
         return first <= begins and 0 < ends <= end
 
+    def leaves(self, offset: int, to: int) -> bool:
+        """Whether a jump within a loop leads out of it, as an ``if`` before a ``break`` does."""
+        first, end = self.loop(offset)
+        inside = (self._loops.get(self._loop[block], (-1, -1)) for block in self.chain(self.block(to)))
+        return end > 0 and not any(first <= begins and ends <= end for begins, ends in inside)
+
     def loops(self, offset: int) -> bool:
         """Whether this jump decides on another iteration, not an ``if`` before a ``break``. Both tests of one ``while`` do."""
         known = self._deciding.get(offset)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from ddpnb.model.stacks import Frame
 from tests.diagnosis.recordings import FILE, Rank, Script, group, line, only_finding, record, world_group
 
@@ -142,26 +140,3 @@ TEAMS = Script(
         barrier()  # barrier
     """
 )
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_a_rank_that_ran_past_a_call_of_its_group_has_skipped_it(world):
-    team, last = group(0, world - 1), world - 1
-    ranks = []
-    for number in range(world):
-        rank = Rank(number, world)
-        if number not in (0, last):
-            ranks.append(rank.runs(TEAMS, "barrier").waits("barrier", TEAMS.at("barrier"), idle=5))
-            continue
-        for _ in range(3):
-            rank.runs(TEAMS, "agree").calls("all_reduce", TEAMS.at("agree"), group=team)
-        if number == last:
-            rank.runs(TEAMS, "leave agree").calls("all_reduce", TEAMS.at("agree"), group=team)
-            rank.runs(TEAMS, "barrier").waits("barrier", TEAMS.at("barrier"), idle=5)
-        else:
-            rank.runs(TEAMS, "agree").calls("all_reduce", TEAMS.at("agree"), group=team)
-            rank.runs(TEAMS, "agree").waits("all_reduce", TEAMS.at("agree"), group=team, idle=5)
-        ranks.append(rank)
-    found = only_finding(record(*ranks, script=TEAMS))
-    assert (found.code, found.culprits, found.certainty) == ("DDP301", (last,), "likely")
-    assert (last, TEAMS.at("leave")) in found.where

@@ -280,20 +280,6 @@ def test_a_rank_that_is_further_on_has_skipped_a_call():
     assert found.hint == Hint(SKIP.file, SKIP.line("skipped") - 1, "`if rank != 2` decides which ranks get there")
 
 
-@pytest.mark.parametrize("skipped", [(0,), (1,), (1, 2, 3), (0, 1, 2)])
-def test_on_a_path_without_loops_the_ranks_that_are_further_on_have_skipped(skipped):
-    """They have passed the earlier line and do not come there again; their number does not matter."""
-    ranks = [Rank(number, 2 if len(skipped) == 1 else 4) for number in range(2 if len(skipped) == 1 else 4)]
-    for rank in ranks:
-        mark, op = ("next", "barrier") if rank.rank in skipped else ("skipped", "all_reduce")
-        called(rank.waits(op, SKIP.at(mark)), SKIP, mark)
-    found = finding(record(*ranks, script=SKIP))
-    rest = tuple(rank.rank for rank in ranks if rank.rank not in skipped)
-    assert (found.code, found.culprits, found.waiting) == ("DDP301", skipped, rest)
-    assert found.collective.op == "all_reduce"
-    assert "did not call the all_reduce" in found.summary
-
-
 def test_of_two_equal_sides_with_unknown_callers_none_is_named():
     """The function may be called in a loop: then the earlier line can be the next iteration's."""
     recording = record(
@@ -329,17 +315,6 @@ def steps(number, before, last, kept=10**6):
     return called(rank, STEPS, last, "call", "main", "step")
 
 
-@pytest.mark.parametrize("culprit", [0, 1])
-@pytest.mark.parametrize("kept", [10**6, 1024, 1023, 1022, 8])
-def test_the_rank_that_left_out_a_call_is_the_same_however_many_calls_are_recorded(culprit, kept):
-    before = [*"acb" * 1000, *"ac"]
-    ranks = [steps(number, before, "a" if number == culprit else "b", kept) for number in range(2)]
-    found = finding(record(*ranks, script=STEPS))
-    assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
-    assert any("between two calls of all_reduce" in text for text in found.evidence)
-    assert any(text.startswith("In all recorded calls") for text in found.evidence) == (kept < 10**6)
-
-
 def test_a_function_that_is_called_in_a_loop_may_come_to_an_earlier_line_again():
     """Rank 0 may have returned before b and be in the next iteration: the order of the lines proves nothing."""
     found = finding(record(steps(0, "a", "a"), steps(1, "a", "b"), script=STEPS))
@@ -355,29 +330,6 @@ ROUNDS = Script(
             barrier()  # barrier
     """
 )
-
-
-@pytest.mark.parametrize("culprit", [0, 1])
-@pytest.mark.parametrize(
-    ("skipped", "before", "instead"),
-    [
-        ("reduce", ["reduce", "barrier", "reduce", "barrier"], "barrier"),
-        ("barrier", ["reduce", "barrier", "reduce"], "reduce"),
-    ],
-)
-def test_of_two_ranks_in_a_loop_the_one_that_left_out_a_call_of_the_round(culprit, skipped, before, instead):
-    """Both did the same until here; what comes next in the loop after that is what both should be in."""
-    ops = {"reduce": "all_reduce", "barrier": "barrier"}
-    ranks = []
-    for number in (0, 1):
-        rank = Rank(number, 2)
-        for mark in before:
-            rank.calls(ops[mark], ROUNDS.at(mark))
-        mark = instead if number == culprit else skipped
-        ranks.append(rank.waits(ops[mark], ROUNDS.at(mark)))
-    found = finding(record(*ranks, script=ROUNDS))
-    assert (found.code, found.culprits, found.waiting) == ("DDP301", (culprit,), (1 - culprit,))
-    assert found.collective.op == ops[skipped]
 
 
 def test_after_a_single_iteration_two_calls_have_not_come_in_turn():
@@ -398,37 +350,6 @@ BROKEN_OFF = Script(
         barrier()  # after
     """
 )
-
-
-@pytest.mark.parametrize("gone", [0, 1, 3])
-def test_a_rank_that_left_the_loop_before_the_others(gone):
-    ranks = []
-    for number in range(4):
-        rank = Rank(number).calls("all_reduce", BROKEN_OFF.at("looped"))
-        if number == gone:
-            rank.calls("barrier", BROKEN_OFF.at("after"), state=FENCED)
-        else:
-            rank.waits("all_reduce", BROKEN_OFF.at("looped"))
-        ranks.append(rank)
-    found = finding(record(*ranks, script=BROKEN_OFF))
-    assert found.code == "DDP308"
-    assert found.culprits == (gone,)
-    assert found.waiting == tuple(r for r in range(4) if r != gone)
-    assert found.collective.site == BROKEN_OFF.at("looped")
-
-
-def test_rounds_that_are_older_than_the_recording():
-    ranks = []
-    for number in range(2):
-        rank = Rank(number, 2).calls("all_reduce", BROKEN_OFF.at("looped"), seq=4000).forgets(3999)
-        if number:
-            rank.calls("barrier", BROKEN_OFF.at("after"), state=FENCED, seq=4001)
-        else:
-            rank.waits("all_reduce", BROKEN_OFF.at("looped"), seq=4001)
-        ranks.append(rank)
-    evidence = " ".join(finding(record(*ranks, script=BROKEN_OFF)).evidence)
-    assert "call number 2 or later at that line." in evidence
-    assert "made at least 1 call at that line" in evidence
 
 
 OF_ENTRIES = Script(
@@ -458,13 +379,6 @@ def test_of_two_ranks_either_may_be_in_another_iteration_of_the_outer_loop(made)
     """Rank 1 left the inner loop earlier; or rank 0 left out what follows it and is in the next iteration."""
     found = finding(record(*entries(*made, last=["looped", "after"]), script=OF_ENTRIES))
     assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
-
-
-def test_of_several_ranks_the_one_that_left_the_inner_loop_alone_is_named():
-    found = finding(record(*entries("looped", last=["looped", "after", "looped"]), script=OF_ENTRIES))
-    assert (found.code, found.culprits, found.waiting) == ("DDP308", (1,), (0, 2))
-    assert dict(found.where) == {0: OF_ENTRIES.at("looped"), 1: OF_ENTRIES.at("after"), 2: OF_ENTRIES.at("looped")}
-    assert "after 1 call at" in found.summary and "earlier" not in f"{found.summary} {found.evidence}"
 
 
 def test_loaders_that_counted_tell_which_of_two_ranks_left_the_inner_loop_earlier():
@@ -503,21 +417,6 @@ def test_of_two_ranks_the_one_that_made_the_call_differently_before_is_named(cul
     assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP303", (culprit,), (1 - culprit,), ())
     assert found.summary.startswith(f"Rank {culprit} uses a different shape")
     assert any(f"Rank {culprit}'s previous call" in text for text in found.evidence)
-
-
-@pytest.mark.parametrize("culprit", [0, 1])
-def test_of_two_ranks_the_one_that_left_its_usual_order_is_named(culprit):
-    """It went from the broadcast of one forward to that of the next, without the reduction in between."""
-    ranks = [Rank(n, 2) for n in range(2)]
-    for rank in ranks:
-        for _ in range(3):
-            rank.calls("broadcast", line(5), root=0).calls("all_reduce", line(6))
-        rank.calls("broadcast", line(5), root=0)
-    ranks[1 - culprit].waits("all_reduce", line(6))
-    ranks[culprit].calls("broadcast", line(5), root=0, state=FENCED)
-    found = finding(record(*ranks))
-    assert (found.code, found.culprits, found.sides) == ("DDP302", (culprit,), ())
-    assert any(f"rank {culprit} called all_reduce" in text for text in found.evidence)
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -595,24 +494,6 @@ SAVES = Script(
                 save()  # save
     """
 )
-
-
-@pytest.mark.parametrize(
-    ("forwards", "at", "culprits"),
-    [((3, 4), "train", (1,)), ((4, 3), "train", (0,)), ((3, 3), "train", ()), ((3, 4), "save", (1,)), ((3, 4), "", ())],
-)
-def test_a_rank_that_has_begun_another_iteration_of_one_loop_has_passed_the_call(forwards, at, culprits):
-    """Unless its last forward was elsewhere: an evaluation counts too."""
-    saves, trains = Rank(0, 2), Rank(1, 2)
-    for rank, count in zip((saves, trains), forwards, strict=True):
-        rank.calls("all_reduce", SAVES.at("train")).has_run_forward(count)
-        rank.wraps().forward(SAVES.at(at) if at else line(90, "evaluate"))
-    saves.waits("barrier", line(40, "save")).has_stack(Frame(FILE, SAVES.line("save"), "main"), Frame(FILE, 40, "save"))
-    trains.waits("all_reduce", SAVES.at("train"))
-    called(trains, SAVES, "train", "loop")
-    found = finding(record(saves, trains, script=SAVES))
-    assert (found.code, found.culprits) == ("DDP301", culprits)
-    assert any("has started forward 4, rank" in text for text in found.evidence) == bool(culprits)
 
 
 def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash():

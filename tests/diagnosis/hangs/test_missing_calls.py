@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.model.stacks import Frame
-from tests.diagnosis.recordings import FILE, Rank, Script, diagnose, group, line, only_finding, record
+from tests.diagnosis.recordings import Rank, Script, diagnose, group, line, only_finding, record
 
 # -- DDP301: a rank never makes the call
 
@@ -84,31 +83,6 @@ def test_two_deadlocks_that_have_nothing_to_do_with_each_other_are_two_findings(
     )
     found = diagnose(recording).findings
     assert [(one.culprits, one.waiting) for one in found] == [((1,), (0,)), ((3,), (2,))]
-
-
-def test_a_member_that_goes_past_a_call_of_a_small_group():
-    script = Script(
-        """
-        def main(rank):
-            if rank == 1:
-                all_reduce(x, group=pair)  # pair
-            barrier()  # barrier
-
-        main(1)  # called
-        """
-    )
-    pair = group(0, 1)
-    ranks = [
-        Rank(r).waits("all_reduce", script.at("pair"), group=pair) if r == 1 else Rank(r).waits("barrier", script.at("barrier"))
-        for r in range(4)
-    ]  # fmt: skip
-    for rank, mark in zip(ranks, ("barrier", "pair", "barrier", "barrier"), strict=True):
-        rank.has_stack(Frame(FILE, script.line("called"), "<module>"), Frame(FILE, script.line(mark), "main"))
-    found = only_finding(record(*ranks, script=script))
-    assert found.code == "DDP301"
-    assert 0 in found.culprits
-    assert 1 in found.waiting
-    assert found.collective.group == pair
 
 
 # -- DDP313, DDP314: blocked elsewhere, frozen

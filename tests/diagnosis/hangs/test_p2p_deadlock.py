@@ -143,36 +143,3 @@ def test_sends_after_calls_that_are_forgotten(idle):
         assert diagnose(recording).findings == ()
     else:
         assert only_finding(recording).culprits == (0, 1)
-
-
-@pytest.mark.parametrize("world", [2, 3])
-def test_a_stage_that_skipped_a_send_by_a_jump_is_named(world):
-    """All stages wait for each other: the one that ran a `continue` for the first time did not send."""
-    script = Script("""
-        def main():
-            for micro in batches:       # loop
-                if last and empty:      # check
-                    continue            # skip
-                if not last:            # inner
-                    recv(gradient)      # recv
-                send(gradient)          # send
-    """)
-    last, ranks = world - 1, []
-    for number in range(world):
-        rank = Rank(number, world)
-        for tag in (2, 3):
-            rank.runs(script, f"loop check inner {'send' if number == last else 'recv send'}")
-            if number < last:
-                rank.receives(number + 1, script.at("recv"), tag=tag)
-            if number:
-                rank.sends(number - 1, script.at("send"), tag=tag)
-        if number == last:
-            rank.runs(script, "loop check skip loop check inner send").waits(
-                "send", script.at("send"), peer=last - 1, tag=3
-            )
-        else:
-            rank.runs(script, "loop check inner recv").waits("recv", script.at("recv"), peer=number + 1, tag=2)
-        ranks.append(rank)
-    found = only_finding(record(*ranks, script=script))
-    assert (found.code, found.culprits, found.certainty) == ("DDP307", (last,), "likely")
-    assert found.where[0] == (last, script.at("skip"))

@@ -294,6 +294,23 @@ def test_conditional_expression():
     assert (found.kind, found.site.line, found.text, found.odd) == ("branch", job.line("here"), "rank", (0,))
 
 
+def test_the_end_of_a_function_that_the_compiler_has_put_behind_two_ways():
+    job = run(
+        """
+        def main(rank):
+            train(4 if rank == 0 else 3)
+
+        def train(steps):
+            for step in range(steps):  # loop
+                all_reduce()
+        """,
+        2,
+    )
+    found = only(job)
+    assert (found.kind, found.site.line) == ("loop", job.line("loop"))
+    assert [one.text for one in found.harmless] == ["rank == 0"]
+
+
 def test_match():
     job = run(
         """
