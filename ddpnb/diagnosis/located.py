@@ -41,7 +41,8 @@ def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Partin
     decided = [(rank, known.site) for rank in order]
     decided += [(rank, way.to) for way in known.ways for rank in way.ranks if rank in first and way.to != NO_SITE]
     if known.kind in ("operation", "loop"):  # how many items there are, or what they are like, was decided before
-        decided += [(rank, one.site) for one in known.harmless[:1] for rank in order]
+        before = [one for one in known.harmless if one.site != known.site]
+        decided += [(rank, one.site) for one in before[:1] for rank in order]
     return replace(
         finding,
         parting=known.quoted(recording.sources, recording.edited),

@@ -232,7 +232,7 @@ def _span(numbers: Iterable[int]) -> str:
 
 
 def _values(parting: Parting) -> list[str]:
-    """``len(batch) = 0 on rank 2, 4 on the others``: names that differ first."""
+    """``batch = 0 on rank 2, 4 on the others (now)``: names that differ first. They may have changed since the decision."""
     names = list(dict.fromkeys(name for values in parting.values.values() for name in values))
     by_name: dict[str, list[tuple[str, list[int]]]] = {}
     for name in names:
@@ -242,7 +242,7 @@ def _values(parting: Parting) -> list[str]:
                 groups.setdefault(values[name], []).append(rank)
         by_name[name] = sorted(groups.items(), key=lambda group: not set(group[1]) <= set(parting.odd))
     names.sort(key=lambda name: len(by_name[name]) == 1)
-    return [f"{shortened(name, _VALUE)} = {_by_rank(by_name[name], parting.ranks)}" for name in names[:_NAMES]]
+    return [f"{shortened(name, _VALUE)} = {_by_rank(by_name[name], parting.ranks)} (now)" for name in names[:_NAMES]]
 
 
 def _by_rank(groups: Sequence[tuple[str, list[int]]], ranks: tuple[int, ...]) -> str:

@@ -28,8 +28,8 @@ Ranks part at a decision: train.py:8 in train, called from train.py:16 in main
   Rank 2 went another way: line 9, for the first time in 15
   ranks 0, 1, 3: line 10, as always (15 times)
     only here: all_reduce #15 of default_pg at train.py:11
-  batch = [] on rank 2, [3, 4] on rank 0, [1] on rank 1
-  step = 14 on ranks 0, 1 and 2
+  batch = [] on rank 2, [3, 4] on rank 0, [1] on rank 1 (now)
+  step = 14 on ranks 0, 1 and 2 (now)
   Decided differently before, without harm:
     - train.py:3 `rank == 0` (rank 0: line 4; ranks 1-3: line 5)"""
 

@@ -102,13 +102,13 @@ def test_calls_and_ways_beyond_a_few_are_counted():
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({0: "4", 1: "4", 2: "0", 3: "4"}, "x = 0 on rank 2, 4 on the others"),
-        ({0: "4", 2: "0"}, "x = 0 on rank 2, 4 on rank 0"),
-        ({0: "4", 1: "4", 2: "4", 3: "4"}, "x = 4 on all"),
-        ({2: "[]"}, "x = [] on rank 2"),
+        ({0: "4", 1: "4", 2: "0", 3: "4"}, "x = 0 on rank 2, 4 on the others (now)"),
+        ({0: "4", 2: "0"}, "x = 0 on rank 2, 4 on rank 0 (now)"),
+        ({0: "4", 1: "4", 2: "4", 3: "4"}, "x = 4 on all (now)"),
+        ({2: "[]"}, "x = [] on rank 2 (now)"),
         (
             {rank: str(rank) for rank in range(9)},
-            "x = 2 on rank 2, 0 on rank 0, 1 on rank 1, 3 on rank 3, 5 more values on others",
+            "x = 2 on rank 2, 0 on rank 0, 1 on rank 1, 3 on rank 3, 5 more values on others (now)",
         ),
     ],
 )

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ddpnb.diagnosis import hints
-from ddpnb.diagnosis.hangs.uneven_iterations import fewer_batches, uneven_calls
+from ddpnb.diagnosis.hangs.uneven_iterations import calls_like, fewer_batches, uneven_calls
 from ddpnb.diagnosis.paths import partings as paths
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
+from ddpnb.model.calls import Call, Site
 from ddpnb.model.collectives import Collective
 from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.parting import Parting
@@ -35,10 +35,11 @@ def _by_path(recording: Recording, collective: Collective, known: Parting) -> Fi
     ways = {side: way for side in sides for way in known.ways if way.ranks and set(way.ranks) <= set(side)}
     if len(ways) != 2:
         return None
-    gone = [side for side, way in ways.items() if way.leaves_loop]
-    if len(gone) == 1:
-        (inside,) = (side for side in sides if side != gone[0])
-        return uneven_calls(recording, collective, (gone[0], inside))
+    gone = next((side for side in sides if known.left_loop(side)), None)
+    if gone is not None:
+        (inside,) = (side for side in sides if side != gone)
+        if _made(recording, gone, collective.calls[inside[0]]):
+            return uneven_calls(recording, collective, (gone, inside))
     alone = [side for side, way in ways.items() if way.calls]
     if len(alone) != 1:
         return None  # each has a call of its own
@@ -46,6 +47,11 @@ def _by_path(recording: Recording, collective: Collective, known: Parting) -> Fi
     if left is None:
         return one_skipped(collective)
     return extra(collective, left) if alone == [left] else skipped(collective, left)
+
+
+def _made(recording: Recording, ranks: tuple[int, ...], call: Call) -> bool:
+    """Whether ranks have made this call in earlier iterations: else those who are in it made one more call, no more iterations."""
+    return all(calls_like(record, call) or record.forgotten for record in (recording.ranks[rank] for rank in ranks))
 
 
 def _by_source(recording: Recording, collective: Collective) -> Finding | None:

@@ -6,17 +6,15 @@ their ways join again; the difference is harmless if both made the same collecti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, auto
 
+from ddpnb.diagnosis.paths.follow import AT_SITE, Side, Status, is_behind, leave, offset_of
 from ddpnb.diagnosis.paths.frames import (
     BRANCH,
     CALL,
-    ENTER,
     HANDLED,
     NUMBER,
-    RESUME,
     RETURN,
     UNWIND,
     YIELD,
@@ -32,9 +30,7 @@ _HARMLESS = 4096
 _MOST_STARTS = 256  # calls at which two paths are tried to begin
 _WHAT = (1 << 40) - 1  # of the key of a call: operator and group
 _NO_ERRORS = None, None
-_LEAVES_BLOCK = (BRANCH, RETURN, YIELD)
 _EXIT = (RETURN, YIELD, UNWIND)
-AT_SITE = (CALL, ENTER, RESUME)
 
 
 @dataclass(slots=True)
@@ -73,42 +69,6 @@ class Comparison:
     uneven: bool = False
     harmless: list[Difference] = field(default_factory=list[Difference])
     joined: tuple[int, int] = (0, 0)
-
-
-class _Status(Enum):
-    REACHED = auto()  # the block where the ways join
-    ENDED = auto()  # the function ends before it
-    JUMPED = auto()  # to a handler
-    OPEN = auto()  # the rank is still in it
-
-
-@dataclass(slots=True)
-class _Side:
-    """How far one side has been followed. ``inside``: it is behind the beginning of its block."""
-
-    trace: Trace
-    limit: int
-    frame: int
-    place: int
-    block: int
-    inside: bool
-    status: _Status = _Status.OPEN
-
-    def follow(self, shape: Shape, goals: frozenset[int], target: int) -> bool:
-        """Follow it to one of these blocks, from a handler on also to those that are passed behind ``target``; whether it came to one."""
-        jumped = False
-        while True:
-            self.place, self.status, reached = _follow(
-                self.trace, self.limit, self.frame, self.place, self.block, self.inside, goals
-            )
-            if self.status is _Status.REACHED:
-                self.block, self.inside = reached, False
-            if self.status is not _Status.JUMPED:
-                return jumped
-            jumped = True
-            self.block, self.inside = shape.block(self.trace.words[self.place] >> A & MOST), False
-            self.place += 1
-            goals |= shape.passed(target)
 
 
 class _Unknown(Exception):
@@ -304,8 +264,8 @@ class _Walk:
             len(short) == 2
             and i + 1 < self.ends[0]
             and j + 1 < self.ends[1]
-            and _is_behind(shape, self.one.words[i + 1], short[0])
-            and _is_behind(shape, self.other.words[j + 1], short[1])
+            and is_behind(shape, self.one.words[i + 1], short[0])
+            and is_behind(shape, self.other.words[j + 1], short[1])
         ):  # nothing was called in it
             self._add(Difference(kind, shape, offset, (i, j), to, _NO_ERRORS, (i + 1, j + 1)))
             self.i, self.j = i + 1, j + 1
@@ -363,7 +323,7 @@ class _Walk:
         if best is None:
             return None
         behind = [
-            _leave(trace, place, limit, best[0], best[1])
+            leave(trace, place, limit, best[0], best[1])
             for trace, place, limit in ((self.one, self.i, self.ends[0]), (self.other, self.j, self.ends[1]))
         ]
         if behind == [self.i, self.j]:
@@ -436,15 +396,15 @@ class _Walk:
         ``blocks``: where each side is; ``within``: whether behind the beginning of this block.
         """
         traces = self.one, self.other
-        sides = [_Side(*one) for one in zip(traces, self.ends, frames, places, blocks, within, strict=True)]
+        sides = [Side(*one) for one in zip(traces, self.ends, frames, places, blocks, within, strict=True)]
         first, second = sides
         shape = traces[0].shape(first.frame)
         heads = shape.heads(found.offset, outer=shape.loops(found.offset))
         while True:
             self._meet(found, shape, heads, first, second, target)
             behind = first.place, second.place
-            stops = first.status is _Status.OPEN, second.status is _Status.OPEN
-            if any(stops) or first.status is _Status.REACHED:
+            stops = first.status is Status.OPEN, second.status is Status.OPEN
+            if any(stops) or first.status is Status.REACHED:
                 return self._judge(found, places, behind, stops)
             unwound = [one.trace.words[one.place] & 15 == UNWIND for one in sides]
             behind = first.place + 1, second.place + 1
@@ -464,7 +424,7 @@ class _Walk:
             target = shape.behind(first.block)
 
     def _meet(
-        self, found: Difference, shape: Shape, heads: tuple[int, ...], first: _Side, second: _Side, target: int
+        self, found: Difference, shape: Shape, heads: tuple[int, ...], first: Side, second: Side, target: int
     ) -> None:
         """Follow both in one function to where they meet: at ``target``, or at the beginning of a loop around; or as far as they go."""
         goals = frozenset(heads) | (frozenset([target]) if target != END else frozenset[int]())
@@ -472,10 +432,10 @@ class _Walk:
             found.raises |= one.follow(shape, goals, target)
         for _ in range(2 * len(heads) + 4):
             status = first.status, second.status
-            if _Status.OPEN in status or status == (_Status.ENDED, _Status.ENDED):
+            if Status.OPEN in status or status == (Status.ENDED, Status.ENDED):
                 return
-            if _Status.ENDED in status:
-                found.raises |= (first if second.status is _Status.ENDED else second).follow(shape, frozenset(), END)
+            if Status.ENDED in status:
+                found.raises |= (first if second.status is Status.ENDED else second).follow(shape, frozenset(), END)
                 continue
             if first.block == second.block:
                 return
@@ -585,97 +545,3 @@ def _common(mine: list[int], theirs: list[int]) -> int:
         (place for place, (one, other) in enumerate(zip(mine, theirs, strict=False)) if one != other),
         min(len(mine), len(theirs)),
     )
-
-
-def offset_of(word: int) -> int:
-    """Where in its function a word is; -1 where that is not known."""
-    kind = word & 15
-    if kind in (BRANCH, CALL):
-        return (word >> A & MOST) - (kind == CALL)
-    if kind in (ENTER, RESUME):
-        return (word >> B & MOST) - 1
-    return -1
-
-
-def _is_behind(shape: Shape, word: int, blocks: frozenset[int]) -> bool:
-    """Whether nothing was called in these blocks, that is: whether this word comes behind them."""
-    kind = word & 15
-    return kind in _LEAVES_BLOCK or (kind in AT_SITE and shape.block(offset_of(word)) not in blocks)
-
-
-def _leave(trace: Trace, place: int, limit: int, first: int, end: int) -> int:
-    """The first place of the same frame that is outside these offsets."""
-    while place < limit:
-        word = trace.words[place]
-        if not first <= offset_of(word) < end:
-            break
-        place = trace.behind(place)
-    return place
-
-
-def _follow(
-    trace: Trace, limit: int, frame: int, place: int, block: int, inside: bool, targets: frozenset[int]
-) -> tuple[int, _Status, int]:
-    """Follow a frame to the first of some blocks, or to its end."""
-    shape, words = trace.shape(frame), trace.words
-    hot: Collection[int] = trace.hot.get(trace.code[frame], ())
-    while True:
-        chain = shape.chain(block)
-        cut = -1
-        if targets:
-            cut = next((at for at in range(int(inside), len(chain)) if chain[at] in targets), -1)
-        before = chain[:cut] if cut >= 0 else ()
-        reached = chain[cut] if cut >= 0 else END
-        while True:  # what is in this row of blocks
-            if place >= limit:
-                return limit, _Status.REACHED if cut >= 0 else _Status.OPEN, reached
-            word = words[place]
-            kind = word & 15
-            if kind in AT_SITE:
-                offset = offset_of(word)
-                if cut >= 0 and shape.block(offset) not in before:
-                    return place, _Status.REACHED, reached
-                if hot and cut < 0 and offset >= 0 and shape.block(offset) not in chain:
-                    place, block = _behind_hot(trace, shape, chain, hot, limit, place)
-                    inside = False
-                    break
-                place = trace.behind(place)
-                if place >= limit:
-                    return limit, _Status.OPEN, END
-            elif kind == BRANCH:
-                if cut >= 0:
-                    return place, _Status.REACHED, reached
-                if hot and shape.block(offset_of(word)) not in chain:
-                    place, block = _behind_hot(trace, shape, chain, hot, limit, place)
-                    inside = False
-                    break
-                block, inside = shape.block(word >> B & MOST), False
-                place += 1
-                break
-            elif kind in (HANDLED, UNWIND):
-                raised = trace.raised.get(place, (-1, ""))[0]
-                if cut >= 0 and shape.block(raised) not in before:
-                    return place, _Status.REACHED, reached
-                return place, _Status.JUMPED if kind == HANDLED else _Status.ENDED, END
-            else:
-                for jump in hot if cut < 0 else ():
-                    behind = shape.chain(shape.behind(shape.block(jump))) if shape.block(jump) in chain else ()
-                    reached = next((one for one in behind if one in targets), END)
-                    if reached != END:
-                        return place, _Status.REACHED, reached
-                return place, _Status.REACHED if cut >= 0 else _Status.ENDED, reached
-
-
-def _behind_hot(
-    trace: Trace, shape: Shape, chain: tuple[int, ...], hot: Collection[int], limit: int, place: int
-) -> tuple[int, int]:
-    """The place and the block behind a loop whose jumps were not recorded any more; where there is none, the block of this place."""
-    here = shape.block(offset_of(trace.words[place]))
-    for jump in hot:
-        if shape.block(jump) in chain:
-            first, end = shape.loop(jump)
-            left = _leave(trace, place, limit, first, end)
-            behind = shape.behind(shape.block(jump))
-            if left > place or here in shape.chain(behind):
-                return left, behind
-    return place, here

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 
 from ddpnb.diagnosis.once import once
 from ddpnb.diagnosis.paths import history
-from ddpnb.diagnosis.paths.align import AT_SITE, Comparison, Difference, compare, offset_of
-from ddpnb.diagnosis.paths.frames import BRANCH, CALL, HANDLED, RETURN, UNWIND, Book, Trace, dark, traces
+from ddpnb.diagnosis.paths.align import Comparison, Difference, compare
+from ddpnb.diagnosis.paths.frames import Book, Trace, dark, traces
+from ddpnb.diagnosis.paths.matching import Counted, listed_in, names_of, waits
 from ddpnb.diagnosis.paths.recorded_calls import compared
-from ddpnb.diagnosis.paths.shapes import END, Shape
-from ddpnb.model.calls import NO_SITE, Group, Site, listed
-from ddpnb.model.parting import LEFT_LOOP, Harmless, Parting, Way
-from ddpnb.model.path import MOST, A, Path
+from ddpnb.diagnosis.paths.shapes import Shape
+from ddpnb.diagnosis.paths.ways import call_text, callers_of, text_of, where_to
+from ddpnb.model.parting import Harmless, Parting, Way
+from ddpnb.model.path import Path
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 
 WORLD = "default_pg"
-_CALLS, _HARMLESS, _LONGEST, _ROUNDS, _THREADS = 8, 8, 200, 16, 8
-_LISTED = re.compile(r"\[([0-9, -]{1,400})\](?: #\d+)?$")
-_MAKES_GROUP = "new_group"
+_CALLS, _HARMLESS, _ROUNDS, _THREADS = 8, 8, 16, 8
+_FEW = 2  # times that make no habit
 _NO_COLLECTIVES = ("init_process_group", "destroy_process_group")
 _BEFORE = "as in the iterations before"
 _STEP = "optimizer step"
@@ -31,7 +30,7 @@ _STEP = "optimizer step"
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What ranks did differently in a part of a run: where they parted in it, and without harm, the newest first."""
+    """What ranks did differently in a part of a run: where they parted in it, and without harm: what is no habit first, then the newest."""
 
     parting: Parting | None = None
     harmless: tuple[Harmless, ...] = ()
@@ -66,7 +65,7 @@ def _threads(recording: Recording) -> list[ComparedPaths]:
     paths = compared(recording)
     names = Counter(name for path in paths.values() for name in islice(path.threads, 1, _THREADS))
     groups = {call.group for record in recording.ranks.values() for call in record.calls[-64:]}
-    members = {name: group.ranks for group in groups for name in _names(group)}
+    members = {name: group.ranks for group in groups for name in names_of(group)}
     stacks = {rank: record.main_stack for rank, record in recording.ranks.items()}
     return [
         ComparedPaths(
@@ -131,7 +130,7 @@ class ComparedPaths:
         everyone = tuple(self._traces)
         sets = {everyone: None}
         for trace in set(self._traces.values()):
-            if _waits(trace):
+            if waits(trace):
                 members = self._of_group(trace.group(len(trace.calls) - 1))
                 inside = tuple(rank for rank in everyone if rank in members)
                 if len(inside) > 1:
@@ -178,7 +177,7 @@ class ComparedPaths:
         for rank in mine:
             comparison = self._pair(reference, rank)
             last = self._end_of_step(reference, comparison.one, until)
-            for one in _newest(one for one in comparison.harmless if one.places[0] < last):
+            for one in _rarest([one for one in comparison.harmless if one.places[0] < last]):
                 harmless.setdefault((id(one.shape), one.offset), self._harmless(one, comparison, (reference,), (rank,)))
             if found is None and comparison.first is not None and comparison.first.places[0] < last:
                 firsts = self._firsts(reference, [*theirs, *mine])
@@ -244,13 +243,13 @@ class ComparedPaths:
         shared = frozenset(group for group in mine.groups | theirs.groups if {one, other} <= self._of_group(group))
         key = id(mine), id(theirs), shared
         if key not in self._compared:
-            counts = _Counts(mine, theirs, shared)
+            counts = Counted(mine, theirs, shared)
             found = compare(mine, theirs, counts)
             if found.uneven and not self._libraries <= self._hidden:
                 if self._users is None:
                     self._users = traces(self._paths, self._thread, self._book, self._libraries | self._hidden)
                 users = self._users[one], self._users[other]
-                found = compare(*users, _Counts(*users, shared))
+                found = compare(*users, Counted(*users, shared))
             self._compared[key] = found
         return self._compared[key]
 
@@ -260,7 +259,7 @@ class ComparedPaths:
             name = self._book.texts[group]
             given = self._given.get(name)
             if given is None:
-                given = _listed(name)
+                given = listed_in(name)
             if given is None:
                 given = [rank for rank, trace in self._traces.items() if group in trace.groups]
             found = self._members[group] = frozenset(given)
@@ -279,7 +278,7 @@ class ComparedPaths:
 
     def _missing(self, trace: Trace) -> list[int]:
         """The ranks that have not made the call in which a path ends."""
-        if not _waits(trace):
+        if not waits(trace):
             return []
         last = len(trace.calls) - 1
         if trace.peers[last]:
@@ -337,8 +336,8 @@ class ComparedPaths:
             first.kind,
             first.shape.site(first.offset),
             tuple(ways),
-            self._text(first.shape, first.offset),
-            _callers(trace, frame),
+            text_of(self._sources, first.shape, first.offset),
+            callers_of(trace, frame),
             odd,
             self._values(first, ways),
             tuple(harmless),
@@ -346,7 +345,7 @@ class ComparedPaths:
 
     def _way(self, comparison: Comparison, first: Difference, side: int, ranks: Sequence[int]) -> Way:
         trace = (comparison.one, comparison.other)[side]
-        to, says = _to(trace, first, side)
+        to, says = where_to(trace, first, side)
         mine, theirs = first.calls[side], first.calls[1 - side]
         other = (comparison.other, comparison.one)[side]
         made = Counter(other.keys[number] for number in theirs)
@@ -356,7 +355,7 @@ class ComparedPaths:
             if made[key] > 0:
                 made[key] -= 1
             elif len(only) < _CALLS and trace.operator(number) not in _NO_COLLECTIVES:
-                only.append(_call(trace, number))
+                only.append(call_text(trace, number))
         return Way(tuple(ranks), to, says, tuple(only), self._before(first, side, trace, ranks))
 
     def _before(self, first: Difference, side: int, trace: Trace, ranks: Sequence[int]) -> dict[int, tuple[int, int]]:
@@ -385,8 +384,8 @@ class ComparedPaths:
     def _harmless(
         self, one: Difference, comparison: Comparison, mine: tuple[int, ...], theirs: tuple[int, ...]
     ) -> Harmless:
-        ways = (mine, _to(comparison.one, one, 0)[0]), (theirs, _to(comparison.other, one, 1)[0])
-        return Harmless(one.shape.site(one.offset), self._text(one.shape, one.offset), ways)
+        ways = (mine, where_to(comparison.one, one, 0)[0]), (theirs, where_to(comparison.other, one, 1)[0])
+        return Harmless(one.shape.site(one.offset), text_of(self._sources, one.shape, one.offset), ways)
 
     # -- own history
 
@@ -424,21 +423,6 @@ class ComparedPaths:
         number = until - max(0, self._steps.get(rank, 0) - len(steps)) if not trace.complete else until
         return steps[number - 1] + 1 if 0 < number <= len(steps) else 0 if number <= 0 else len(trace) + 1
 
-    def _text(self, shape: Shape, offset: int) -> str:
-        source = self._sources.get(shape.code.file)
-        branch = shape.branches.get(offset)
-        line = branch.line if branch is not None else shape.line(offset)
-        lines = source.splitlines()[line - 1 : (branch.end_line if branch is not None else line)] if source else []
-        if not lines:
-            return ""
-        if branch is None or (branch.column, branch.end_column) == (0, 0):
-            return lines[0].strip()[:_LONGEST]
-        encoded = [one.encode("utf-8", "replace") for one in lines[:4]]
-        if len(lines) <= 4:
-            encoded[-1] = encoded[-1][: branch.end_column]
-        encoded[0] = encoded[0][branch.column :]
-        return " ".join(one.decode("utf-8", "replace").strip() for one in encoded).strip()[:_LONGEST]
-
     def _values(self, first: Difference, ways: Sequence[Way]) -> dict[int, dict[str, str]]:
         """By rank, the names in the decision, where it was the last one at this place and its function still runs."""
         shape = first.shape
@@ -464,62 +448,6 @@ def _is_of(frame: Frame, shape: Shape) -> bool:
     return frame.file == code.file and frame.function in (code.function, code.function.rpartition(".")[2])
 
 
-def _names(group: Group) -> tuple[str, str]:
-    """The names by which paths may call a group: a label does not tell groups apart."""
-    times = f" #{group.ordinal + 1}" if group.ordinal else ""
-    return group.title, f"{group} {listed(group.ranks)}{times}"
-
-
-class _Counts:
-    """Whether the other rank must make a call too. Messages are matched by their peers, not by place.
-
-    All ranks make a new group, unless only its members do: then they have met again behind it.
-    """
-
-    def __init__(self, one: Trace, other: Trace, shared: frozenset[int]) -> None:
-        self._shared = shared
-        self._met = {id(one): self._last_common(one, other), id(other): self._last_common(other, one)}
-
-    def __call__(self, trace: Trace, call: int) -> bool:
-        if trace.peers[call]:
-            return False
-        if trace.number(call):
-            return trace.group(call) in self._shared
-        return trace.operator(call) == _MAKES_GROUP and (
-            trace.group(call) in self._shared or call > self._met[id(trace)]
-        )
-
-    def _last_common(self, one: Trace, other: Trace) -> int:
-        return next(
-            (
-                call
-                for call in range(len(one.keys) - 1, -1, -1)
-                if one.number(call)
-                and not one.peers[call]
-                and one.group(call) in self._shared
-                and one.keys[call] in other.made
-            ),
-            -1,
-        )
-
-
-def _waits(trace: Trace) -> bool:
-    return bool(trace.calls) and trace.calls[-1] + 2 == len(trace)
-
-
-def _listed(name: str) -> list[int] | None:
-    """The members that the name of a group lists: ``group [0-3, 6]``."""
-    match = _LISTED.search(name)
-    if match is None:
-        return None
-    found: list[int] = []
-    for part in match[1].split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (not last or last.isdigit()) and int(last or first) < 1 << 20:
-            found += range(int(first), int(last or first) + 1)
-    return found
-
-
 def _covers(one: Parting, other: Parting) -> bool:
     """Whether the one says all that the other does."""
     return (one.site, one.kind) == (other.site, other.kind) and all(
@@ -539,83 +467,15 @@ def _way_key(one: Difference, trace: Trace) -> tuple[object, ...]:
     return tuple(trace.keys[number] for number in one.calls[1][:_CALLS])
 
 
+def _rarest(differences: Sequence[Difference]) -> list[Difference]:
+    """Each place once: those that are no habit first, the newest of them first. A rank that always prints explains nothing."""
+    times = Counter((id(one.shape), one.offset) for one in differences)
+    return sorted(_newest(differences), key=lambda one: times[id(one.shape), one.offset] > _FEW)
+
+
 def _newest(differences: Iterable[Difference]) -> list[Difference]:
     """Each place once, the newest first."""
     found: dict[tuple[int, int], Difference] = {}
     for one in reversed(list(differences)):
         found.setdefault((id(one.shape), one.offset), one)
     return list(found.values())
-
-
-def _callers(trace: Trace, frame: int) -> tuple[Site, ...]:
-    found: list[Site] = []
-    while frame and trace.parent[frame]:
-        site = trace.site[frame]
-        frame = trace.parent[frame]
-        if site:
-            found.append(trace.shape(frame).site(site - 1))
-    return tuple(reversed(found))
-
-
-def _call(trace: Trace, number: int) -> str:
-    place = trace.calls[number]
-    word = trace.words[place]
-    operator, group = trace.operator(number), trace.book.texts[trace.group(number)]
-    if trace.peers[number]:
-        what = f"{operator} {'from' if 'recv' in operator else 'to'} {trace.peers[number] - 1}"
-    else:
-        what = f"{operator} #{trace.number(number)} of {group}" if trace.number(number) else f"{operator} of {group}"
-    shape = trace.shape(trace.frame_at(place))
-    site = word >> A & MOST
-    return f"{what} at {shape.site(site - 1)}" if site and shape.code.file else what
-
-
-def _to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
-    """Where the way of one side leads, and how it is said."""
-    place, shape = one.places[side], one.shape
-    raised = one.raised[side]
-    if raised is not None:
-        return _raised(trace, place)
-    if one.kind == "exception":
-        offset = offset_of(trace.words[place]) if place < len(trace) else -1
-        return shape.site(offset) if offset >= 0 else shape.site(one.offset), ""
-    if one.to[side] < 0:
-        word = trace.words[place] if place < len(trace) else 0
-        if word & 15 in AT_SITE and word & 15 != CALL and offset_of(word) == one.offset:
-            code = trace.book.shapes[word >> A & MOST].code
-            return Site(code.file, code.line, code.function), f"called {code.function}"
-        return shape.site(one.offset), ""
-    block = shape.block(one.to[side])
-    branch = shape.branches.get(one.offset)
-    behind = shape.behind(shape.block(one.offset))  # what both sides run decides nothing
-    rest = takewhile(lambda at: at != behind, shape.chain(block)[1:])
-    lines = [shape.line(one.to[side]), *(shape.line(shape.starts[at]) for at in rest)]
-    own = range(branch.line, branch.end_line + 1) if branch is not None else ()
-    line = next((line for line in lines if line not in own), lines[0])
-    to = Site(shape.code.file, line, shape.code.function)
-    if one.kind == "loop":
-        return to, "entered the loop" if shape.enters(one.offset, one.to[side]) else LEFT_LOOP
-    word = trace.words[place + 1] if place + 1 < len(trace) else -1
-    if word & 15 in (HANDLED, UNWIND) and word >= 0:
-        at = trace.raised.get(place + 1, (-1, ""))[0]
-        if block != END and shape.block(at) in shape.chain(block):
-            return to, _raised(trace, place + 1)[1]
-    if word & 15 == RETURN and word >= 0:
-        return NO_SITE if line in own else to, "returned"
-    if word & 15 == BRANCH and word >= 0 and shape.loops(offset_of(word)) and lines[0] in own:
-        return to, "continued with the next iteration"
-    return to, LEFT_LOOP if shape.leaves(one.offset, one.to[side]) else ""
-
-
-def _raised(trace: Trace, place: int) -> tuple[Site, str]:
-    what = trace.raised.get(place, (-1, ""))[1] or "an exception"
-    to = NO_SITE
-    at = place
-    while at < len(trace) and trace.words[at] & 15 == UNWIND:
-        at += 1
-    if at < len(trace) and trace.words[at] & 15 == HANDLED:
-        handled = trace.shape(trace.frame_at(at)).handler(trace.words[at] >> A & MOST)
-        if at == place:
-            to = handled
-        return to, f"raised {what}, handled at {handled}"
-    return to, f"raised {what}"
