@@ -76,8 +76,8 @@ def _step(record: RankRecord, at_ns: int) -> int | None:
 
 def _differed(finding: Finding, ranks: tuple[int, ...], found: Differences) -> Finding:
     shown = found.harmless[:_SHOWN]
-    places = [(rank, one.site) for one in shown for rank in ranks]
-    places += [(rank, to) for one in shown for side, to in one.ways for rank in side if rank in ranks and to != NO_SITE]
+    went = [(rank, one.site, to) for one in shown for side, to in one.ways for rank in side if rank in ranks]
+    places = [(rank, site) for rank, site, _ in went] + [(rank, to) for rank, _, to in went if to != NO_SITE]
     return replace(
         finding,
         where=_before(places, finding),
@@ -88,12 +88,15 @@ def _differed(finding: Finding, ranks: tuple[int, ...], found: Differences) -> F
 
 def _says(one: Harmless) -> str:
     text = f" (`{one.text}`)" if one.text else ""
-    ways = [
-        f"{phrases.ranks(side)} {f'to line {to.line}' if to != NO_SITE else 'out of the function'}"
-        for side, to in sorted(one.ways)
-    ]
+    ways = [f"{phrases.ranks(side)} {_way(one.site, to)}" for side, to in sorted(one.ways)]
     apart = f": {', '.join(ways)}" if len({to for _, to in one.ways}) > 1 else ""
     return f"Before it showed, ranks took different ways at {one.site}{text}{apart}."
+
+
+def _way(site: Site, to: Site) -> str:
+    if to == NO_SITE:
+        return "out of the function"
+    return f"to line {to.line}" if (to.file, to.line) != (site.file, site.line) else "past it"
 
 
 def _before(places: Sequence[tuple[int, Site]], finding: Finding) -> tuple[tuple[int, Site], ...]:

@@ -172,17 +172,22 @@ class ComparedPaths:
         if not mine or not theirs:
             return Differences()
         reference = self._reference(theirs)
-        harmless: dict[tuple[int, int], Harmless] = {}
+        harmless: dict[tuple[int, int], tuple[Difference, Comparison, list[int]]] = {}
         found: Parting | None = None
         for rank in mine:
             comparison = self._pair(reference, rank)
             last = self._end_of_step(reference, comparison.one, until)
             for one in _rarest([one for one in comparison.harmless if one.places[0] < last]):
-                harmless.setdefault((id(one.shape), one.offset), self._harmless(one, comparison, (reference,), (rank,)))
+                kept, _, alike = harmless.setdefault((id(one.shape), one.offset), (one, comparison, []))
+                if kept.to == one.to:
+                    alike.append(rank)
             if found is None and comparison.first is not None and comparison.first.places[0] < last:
                 firsts = self._firsts(reference, [*theirs, *mine])
                 found = self._of_rank(reference, rank, firsts, [*theirs, *mine]) if rank in firsts else None
-        return Differences(found, tuple(islice(harmless.values(), _HARMLESS)))
+        first = islice(harmless.values(), _HARMLESS)
+        return Differences(
+            found, tuple(self._harmless(one, pair, (reference,), tuple(alike)) for one, pair, alike in first)
+        )
 
     # -- comparisons
 
