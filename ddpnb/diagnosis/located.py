@@ -40,7 +40,11 @@ def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Partin
     order = sorted(ranks, key=lambda rank: (rank not in first, rank))
     decided = [(rank, known.site) for rank in order]
     decided += [(rank, way.to) for way in known.ways for rank in way.ranks if rank in first and way.to != NO_SITE]
-    if known.kind in ("operation", "loop"):  # how many items there are, or what they are like, was decided before
+    if known.kind in (
+        "call",
+        "operation",
+        "loop",
+    ):  # how many items there are, or what they are like, was decided before
         before = [one for one in known.harmless if one.site != known.site]
         decided += [(rank, one.site) for one in before[:1] for rank in order]
     return replace(

@@ -10,7 +10,7 @@ from itertools import pairwise
 from ddpnb.diagnosis.paths.align import Comparison, compare, offset_of
 from ddpnb.diagnosis.paths.frames import BRANCH, Trace, at_instruction
 from ddpnb.diagnosis.paths.shapes import Shape
-from ddpnb.model.path import KIND, MOST, A, B, Kind
+from ddpnb.model.path import KIND, MOST, A, B, C, Kind
 
 _PLACE = (1 << B) - 1  # of a word: its kind, and of a jump or call where it is
 _FEWEST = 3  # iterations that make a habit
@@ -62,29 +62,28 @@ def sequences(trace: Trace, place: int) -> tuple[int, int]:
     return sum(_what(trace, at + place - back) == pair[1] for at in came), len(came)
 
 
-def _what(trace: Trace, place: int) -> tuple[int, str]:
-    """A word; of a call its place and operation, without its tensors."""
-    one = trace.words[place]
+def _what(trace: Trace, place: int) -> tuple[int, str, str]:
+    """A word; of a call its place, operation and group, without its tensors."""
+    one, texts = trace.words[place], trace.book.texts
     if one & KIND != Kind.CALL:
-        return one, ""
-    return one & _PLACE, trace.book.texts[one >> B & MOST].partition("(")[0]
+        return one, "", ""
+    return one & _PLACE, texts[one >> B & MOST].partition("(")[0], texts[one >> C & MOST]
 
 
 def odd(ways: Sequence[tuple[tuple[int, ...], Mapping[int, tuple[int, int]]]], *, by_history: bool) -> tuple[int, ...]:
-    """Which ranks left the others: by their own history, else because they are fewer; none where neither tells.
+    """Which ranks left the others: by a habit of theirs, else because they are fewer; none where neither tells.
 
     Args:
         ways: of each side, its ranks, and by rank how often it had gone this way and had come to the decision before.
         by_history: whether another way than before says something: the end of a loop comes once.
     """
-    if by_history:
-        new = [side for side in ways if _seldom(side[1])]
-        if new and len(new) < len(ways):
-            return tuple(sorted(rank for ranks, _ in new for rank in ranks))
+    new = [side for side in ways if by_history and _seldom(side[1])]
+    by_own = tuple(sorted(rank for ranks, _ in new for rank in ranks)) if len(new) < len(ways) else ()
+    if by_own and all(times >= _FEWEST for _, before in ways for _, times in before.values()):
+        return by_own
     most = max(len(ranks) for ranks, _ in ways)
-    if sum(len(ranks) == most for ranks, _ in ways) > 1:
-        return ()
-    return tuple(sorted(rank for ranks, _ in ways for rank in ranks if len(ranks) < most))
+    fewer = tuple(sorted(rank for ranks, _ in ways for rank in ranks if len(ranks) < most))
+    return by_own if sum(len(ranks) == most for ranks, _ in ways) > 1 else fewer
 
 
 def _seldom(before: Mapping[int, tuple[int, int]]) -> bool:

@@ -313,13 +313,14 @@ class ComparedPaths:
             or (other not in firsts and self._pair(reference, other).joined[0] > first.places[0])
             or (other in firsts and firsts[other].places[0] > first.places[0])
         ]
-        ways: list[Way] = [self._way(comparison, first, 0, sorted(stay))]
         by_way: dict[tuple[object, ...], list[int]] = {}
         for other in together:
             by_way.setdefault(_way_key(firsts[other], self._pair(reference, other).other), []).append(other)
-        for others in by_way.values():
-            ways.append(self._way(self._pair(reference, others[0]), firsts[others[0]], 1, sorted(others)))
-        odd = history.odd([(way.ranks, way.before) for way in ways], by_history=first.kind != "loop")
+        sides = [(comparison, first, 0, stay)]
+        sides += [(self._pair(reference, others[0]), firsts[others[0]], 1, others) for others in by_way.values()]
+        ways = [self._way(pair, one, side, sorted(those)) for pair, one, side, those in sides]
+        habits = [_habit(way, *one[:3]) for way, one in zip(ways, sides, strict=True)]
+        odd = history.odd(habits, by_history=first.kind != "loop")
         least = next((other for other in together if other in odd), rank)
         return self._parting(self._pair(reference, least), firsts[least], ways, odd, reference, least)
 
@@ -371,8 +372,7 @@ class ComparedPaths:
             taken = raised if first.raised[side] is not None else times - raised
             return dict.fromkeys(ranks, (taken, times))
         if first.to[side] < 0:
-            taken, times = history.sequences(trace, place)
-            return dict.fromkeys(ranks, (taken, times)) if times else {}
+            return {}
         times, _ = history.decisions(trace, first.shape, first.offset, place)
         found: dict[int, tuple[int, int]] = {}
         known: dict[int, tuple[int, int]] = {}
@@ -458,6 +458,16 @@ def _covers(one: Parting, other: Parting) -> bool:
     return (one.site, one.kind) == (other.site, other.kind) and all(
         any(set(way.ranks) <= set(mine.ranks) for mine in one.ways) for way in other.ways
     )
+
+
+def _habit(
+    way: Way, comparison: Comparison, one: Difference, side: int
+) -> tuple[tuple[int, ...], Mapping[int, tuple[int, int]]]:
+    """The ranks of a way, and how often each went it before; after equal decisions, what it called then."""
+    if one.kind not in ("call", "operation"):
+        return way.ranks, way.before
+    trace = (comparison.one, comparison.other)[side]
+    return way.ranks, dict.fromkeys(way.ranks, history.sequences(trace, one.places[side]))
 
 
 def _key(one: Difference) -> tuple[object, ...]:
