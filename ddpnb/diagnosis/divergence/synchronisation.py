@@ -231,7 +231,10 @@ def _past(recording: Recording, number: int, turn: int, name: str, samples: Mapp
 
 
 def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
-    """Whether the last forward before these gradients were taken was one after which backward synchronises."""
+    """Whether the last forward before these gradients were taken was one after which backward synchronises.
+
+    Of many forwards not all are looked at: where the last one was not, whether any before this step was.
+    """
     forwards = [
         s
         for s in recording.ranks[rank].samples
@@ -239,7 +242,10 @@ def last_synchronised(recording: Recording, rank: int, taken: Sample) -> bool:
     ]
     if not taken.number("forwards"):
         return True  # none was recorded
-    return bool(forwards[-1].number("sync")) if forwards else taken.number("synced") != 0
+    last = forwards[-1] if forwards else None
+    if last is None or last.number("forwards") not in (None, taken.number("forwards")):
+        return taken.number("synced") != 0
+    return bool(last.number("sync"))
 
 
 def never_synchronised(recording: Recording, model: Model, found: Difference) -> Finding:
