@@ -300,6 +300,7 @@ class LiveRanks:
         site: str = "",
         group: str = "",
         when: str = "",
+        parted: bool = False,
         keep: bool = False,
     ) -> Holding:
         """Stop ranks before a collective: the next one, or the next that matches all conditions.
@@ -315,19 +316,23 @@ class LiveRanks:
             site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
             group: label, name or members (``"0,2"``) of a process group.
             when: an expression, evaluated in the frame that issues the call: ``"step == 5"``.
+            parted: stop where ranks part: at the first call that the ranks of its group make from different places in the
+                program, before it hangs or mixes numbers. Only ``group``, ``ranks`` (who is compared) and ``keep`` go with
+                it. Needs Python 3.12 or later.
             keep: stay armed for later runs too.
 
         Returns:
             The armed hold, with ``wait()`` and ``remove()``.
 
         Raises:
-            UsageError: an unknown rank or operation, or an invalid expression.
+            UsageError: an unknown rank or operation, an invalid expression, or a condition that does not go with ``parted``.
             WorldError: a rank is dead or unresponsive.
 
         Example:
             >>> world.hold("all_reduce", when="step == 5").wait(30)
+            >>> world.hold(parted=True)
         """
-        hold = Hold(arguments.texts("before", before), seq, site, group, when)
+        hold = Hold(arguments.texts("before", before), seq, site, group, when, parted)
         return self._breakpoints.hold(hold, ranks, keep=keep)
 
     def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, timeout: float = 5.0) -> WorldStatus:

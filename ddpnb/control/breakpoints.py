@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from ddpnb.control.ranks import Ranks
 from ddpnb.control.results import WorldStatus
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
-from ddpnb.model.holds import Hold
+from ddpnb.model.holds import NEEDS_3_12, Hold
 from ddpnb.model.rank_state import RankState
 from ddpnb.views.status import RankStatus
 
@@ -80,6 +81,12 @@ class Breakpoints:
         with self._ranks.lock:
             self._ranks.check_open()
             chosen = self._ranks.chosen(ranks)
+            if hold.parted and ranks is not None and len(chosen) < 2:
+                raise UsageError(
+                    "One rank alone cannot part from others.", "Give two or more, or none to compare all of them."
+                )
+            if hold.parted and not hasattr(sys, "monitoring"):
+                raise UsageError(NEEDS_3_12)
             self._ranks.send_all({"verb": "hold", "hold": None})  # suspends the time-outs of ranks that will wait
             self._ranks.send(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
             holding = Holding(hold, chosen, self)

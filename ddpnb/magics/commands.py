@@ -237,6 +237,7 @@ class DdpMagics(Magics):
     @argument(
         "--when", default="", metavar="EXPR", help="condition, evaluated in the caller's frame: --when 'step == 5'"
     )
+    @argument("--parted", action="store_true", help="stop where ranks part: at their first call from different places")
     @argument("--keep", action="store_true", help="stay armed for later runs too")
     def ddp_hold(self, line: str) -> Holding:
         """Stop ranks before a collective: the next one, or the next that matches all conditions.
@@ -254,6 +255,7 @@ class DdpMagics(Magics):
             site=asked.site,
             group=asked.group,
             when=asked.when,
+            parted=asked.parted,
             keep=asked.keep,
         )
 

@@ -11,6 +11,8 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import check_operation
 
+NEEDS_3_12 = "Only Python 3.12 and later tell in which iteration of a loop a rank is: parted=True needs one of them."
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -22,6 +24,7 @@ class Hold:
         site: where the call is: ``train.py``, ``train.py:91``, or the name of a function.
         group: label, local name or members (``0,2``) of a process group.
         when: an expression, evaluated in the user's frame that makes the call: ``"step == 5"``.
+        parted: stop at the first call after the ranks of its group parted. Of the other conditions, only ``group`` goes with it.
     """
 
     before: tuple[str, ...] = ()
@@ -29,6 +32,7 @@ class Hold:
     site: str = ""
     group: str = ""
     when: str = ""
+    parted: bool = False
 
     def __post_init__(self) -> None:
         for op in self.before:
@@ -39,12 +43,19 @@ class Hold:
             arguments.text(name, value)
         if self.when:
             check_expression(self.when)
+        if self.parted and (self.before or self.seq is not None or self.site or self.when):
+            raise UsageError(
+                "parted=True stops at the first call after ranks parted, whichever that is.",
+                "Give no operation, seq, site or when with it; group and ranks limit who is compared.",
+            )
 
     @property
     def anything(self) -> bool:
-        return not (self.before or self.seq or self.site or self.group or self.when)
+        return not (self.before or self.seq or self.site or self.group or self.when or self.parted)
 
     def __str__(self) -> str:
+        if self.parted:
+            return "where ranks part" + (f" in group {self.group}" if self.group else "")
         parts = ["before " + (" or ".join(self.before) if self.before else "every call")]
         parts += [f"#{self.seq}"] if self.seq else []
         parts += [f"at {self.site}"] if self.site else []
@@ -54,6 +65,7 @@ class Hold:
 
     def to_json(self) -> dict[str, Any]:
         told = {"seq": self.seq, "site": self.site, "group": self.group, "when": self.when}
+        told |= {"parted": True} if self.parted else {}
         return {"before": list(self.before), **told}
 
     @classmethod
@@ -63,6 +75,7 @@ class Hold:
             tuple(str(op) for op in value.get("before", ())),
             int(seq) if seq is not None else None,
             *(str(value.get(name, "")) for name in ("site", "group", "when")),
+            parted=value.get("parted") is True,
         )
 
 

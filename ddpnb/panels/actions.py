@@ -148,6 +148,7 @@ class Actions:
             seq=asked.whole(values, "seq"),
             site=values.get("site", "").strip(),
             when=values.get("when", "").strip(),
+            parted=bool(values.get("parted")),
         )
         self._add(self._holds, holding, until)
         return f"Armed: {holding}."

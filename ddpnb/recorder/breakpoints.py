@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.model.holds import Hold, site_fits
+from ddpnb.errors import UsageError
+from ddpnb.model.holds import NEEDS_3_12, Hold, site_fits
 from ddpnb.recorder.evaluation import names_in, sentence
+from ddpnb.recorder.parted import Parted, Partings
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
 from ddpnb.recorder.user_frames import place_of
@@ -33,6 +35,8 @@ class AtDoor:
     group: Any  # model.calls.Group
     frame: Any  # the user's, or None
     opened: int = -1  # how often all threads had been resumed when it reached the gate
+    known: Any = None  # recorder.groups.KnownGroup
+    parted: Sequence[Parted] = ()  # members of the group that are elsewhere in the program
     marks: Callable[[bool], None] | None = None  # writes in its record that it is held, or no longer
     since: float = 0.0  # when it was held
 
@@ -54,6 +58,8 @@ class AtDoor:
             code = self.frame.f_code
             if not site_fits(hold.site, code.co_filename, self.frame.f_lineno, code.co_name):
                 return False
+        if hold.parted:
+            return bool(self.parted)
         if hold.when:
             if self.frame is None:
                 return False
@@ -82,12 +88,13 @@ class Gate:
 
     Args:
         release: raises the exception in held threads.
+        partings: compares where ranks are, while a hold asks for it.
     """
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, partings: Partings | None = None) -> None:
         #: not empty while anything may stop a call; the door keeps a reference to the list
         self.armed: list[bool] = []
-        self._release = release
+        self._release, self._partings = release, partings
         self._condition = threading.Condition()
         self._holds: dict[int, tuple[Hold, bool]] = {}
         self._next = 1
@@ -102,7 +109,13 @@ class Gate:
     # -- requests of the launcher
 
     def hold(self, hold: Hold, *, keep: bool = False) -> None:
-        """Arm a hold. ``keep``: also beyond the end of the run."""
+        """Arm a hold. ``keep``: also beyond the end of the run.
+
+        Raises:
+            UsageError: this Python does not tell what it needs.
+        """
+        if hold.parted and not (self._partings and self._partings.possible()):
+            raise UsageError(NEEDS_3_12)
         with self._condition:
             if hold.anything:
                 self._pause, self._allowed = True, 0
@@ -165,6 +178,8 @@ class Gate:
             self._settle()
 
     def _settle(self) -> None:
+        if self._partings is not None:
+            self._partings.switch(any(hold.parted for hold, _ in self._holds.values()))
         self.armed[:] = [True] if self._pause or self._holds or self._release.wanted else []
         self._condition.notify_all()
 
@@ -174,12 +189,16 @@ class Gate:
             now = time.monotonic()
             held = [{**call.to_json(), "for_s": now - call.since} for call in self._held.values()]
             holds = [str(hold) for hold, _ in self._holds.values()]
-            return {"held": held, "holds": holds, "pause": self._pause, "troubles": self.troubles[-4:]}
+            trouble = [self._partings.trouble] if self._partings is not None and self._partings.trouble else []
+            troubles = [*self.troubles[-4:], *trouble]
+            return {"held": held, "holds": holds, "pause": self._pause, "troubles": troubles}
 
     # -- from the door
 
     def stops(self, call: AtDoor) -> bool:
         """Whether the calling thread must stop before this call; otherwise the call uses one step."""
+        if self._partings is not None and self._partings.on and call.known is not None and call.seq:
+            call.parted = self._partings.look(call.op, call.known, call.seq, call.frame)
         with self._condition:
             call.opened = self._opened
             if self._release.wanted:

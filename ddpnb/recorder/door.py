@@ -29,18 +29,19 @@ from ddpnb.files import write_private
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.events import written
-from ddpnb.model.events.runs import Caller, DoorDetached, FenceMismatch
+from ddpnb.model.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, RanksPart
 from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.callers import reduction_of
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.faults.at_door import AtTheDoor
-from ddpnb.recorder.fence import disagreement
+from ddpnb.recorder.fence import disagreement, peer_call
 from ddpnb.recorder.group_hooks import GroupHooks
 from ddpnb.recorder.groups import Groups, KnownGroup
 from ddpnb.recorder.hooks import hide, place, say_failed
 from ddpnb.recorder.in_flight import Flight
+from ddpnb.recorder.parted import Partings
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
@@ -53,6 +54,7 @@ _AFTER = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect
 _BEGIN = layout.CALL.pack_into
 _PROGRESS = layout.PROGRESS.pack_into
 _FRAMES = 12  # of a mismatch
+_PEERS = 16  # of those that are elsewhere, of which it is recorded
 # What torch's hooks do not tell enough of: the tag of a message, splits, one operator that has none and one without a name.
 _ONLY_KERNELS = frozenset(
     {"send", "recv_", "recv_any_source_", "alltoall_base_", "gather_into_tensor_", "monitored_barrier_"}
@@ -87,10 +89,10 @@ class Door:
     def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
         self.box = box
         self.release = Release()
-        self.gate = Gate(self.release)
         self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
+        self.gate = Gate(self.release, Partings(box, self.groups))
         self.flight = Flight(box)
         self.signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
@@ -376,8 +378,9 @@ class Door:
             self.flight.finish(entry, _REFUSED)
         if group is not None and seq:
             group.returned.append(seq)
-            if group.board is not None:
-                group.board.withdraw(seq)
+            for announced in (group.board, group.places):
+                if announced is not None:
+                    announced.withdraw(seq)
 
     def record_child(self) -> None:
         """Record that a forked child uses a group, in a separate file: the box belongs to its parent."""
@@ -404,10 +407,12 @@ class Door:
 
         Exceptions while it is held go to the user: a release, an interrupt, or from a signal handler.
         """
-        call = AtDoor(spec.name, seq, group.identity, frame, marks=partial(self._mark, entry))
+        call = AtDoor(spec.name, seq, group.identity, frame, known=group, marks=partial(self._mark, entry))
         try:
             if not self.gate.stops(call):
                 return
+            if call.parted:
+                self._say_parted(entry, group, call)
         except BaseException as error:
             if of_handler(error):
                 self.not_made(entry, group, seq)
@@ -422,6 +427,30 @@ class Door:
                 memory[at + _STATE_AT] = _ENTERED
             self.not_made(entry, group, seq)
             raise
+
+    def _say_parted(self, entry: Entry, group: KnownGroup, call: AtDoor) -> None:
+        """Record which ranks are elsewhere in the program."""
+        peers: list[Elsewhere] = []
+        for one in call.parted[:_PEERS]:
+            rank = group.identity.ranks[one.member]
+            place, operation = one.there, ""
+            if not place.file:
+                theirs = peer_call(self.folder, rank, group.key, call.seq)
+                if theirs is not None:
+                    site, operation = theirs.site, theirs.op
+                    place = Caller(file=site.file, line=site.line, function=site.function)
+            iterations = one.iterations if any(one.iterations) else ()
+            peers.append(
+                Elsewhere(
+                    rank=rank,
+                    operation=operation,
+                    here=one.here,
+                    place=place,
+                    iterations=iterations,
+                    exchanged=one.exchanged,
+                )
+            )
+        self.box.emit(RanksPart(call=entry[1], seq=call.seq, peers=tuple(peers)))
 
     def _mark(self, entry: Entry, held: bool) -> None:
         """Write in the record of a call that it is held, or, which is when it is entered, no longer."""

@@ -32,6 +32,8 @@ ROWS = 512
 _SEQ, _REFUSALS = 0xFFFFFF, 0xFF  # of a number, and of how often it was given back: both are in each word
 _PAIR_ROWS, _MOST = 16, 64  # all_to_alls whose sizes are kept; members of a group whose pairs are compared
 _SIZE, _SEQ_AT = (1 << 48) - 1, 48
+_PLACE_ROWS = 32  # calls whose places are kept
+PLACE = 512  # bytes of a place
 _KNOWN = 1000  # signatures of all_to_alls whose sizes are kept
 
 
@@ -158,6 +160,50 @@ class Pairs:
             self._words[place] = 0
 
 
+class Places:
+    """Where in the program each member of a group made its last calls, while somebody asks for it (``recorder.parted``).
+
+    Each writes a digest and what it is a digest of before it reads the digests of the others, as in ``Announcements``.
+
+    Args:
+        path, size, me: as for ``Announcements``.
+
+    Raises:
+        OSError: no space for the file.
+    """
+
+    def __init__(self, path: str, size: int, me: int) -> None:
+        self._size, self._me = size, me
+        self._texts_at = _PLACE_ROWS * size * 8
+        length = self._texts_at + _PLACE_ROWS * size * PLACE
+        self._memory = shared_files.mapped(shared_files.share(path, length), length)
+        self._words = memoryview(self._memory)[: self._texts_at].cast("Q")
+
+    def announce(self, seq: int, place: bytes) -> list[tuple[int, bytes]]:
+        """Announce where call ``seq`` is made; returns the members that announced another place, each with that."""
+        start = seq % _PLACE_ROWS * self._size
+        mine = (seq & 0xFFFF) << _SEQ_AT | int.from_bytes(hashlib.blake2b(place, digest_size=6).digest(), "little")
+        at = self._texts_at + (start + self._me) * PLACE
+        self._memory[at : at + PLACE] = place.ljust(PLACE, b"\0")
+        self._words[start + self._me] = mine
+        row = self._words[start : start + self._size].tolist()
+        if row.count(mine) == self._size:
+            return []
+        found = [(member, self.of(seq, member)) for member, word in enumerate(row) if word != mine]
+        return [(member, place) for member, place in found if place]
+
+    def of(self, seq: int, member: int) -> bytes:
+        """Where a member made call ``seq``; empty where that is not known."""
+        number = seq % _PLACE_ROWS * self._size + member
+        before, at = self._words[number], self._texts_at + number * PLACE
+        place = self._memory[at : at + PLACE]
+        return place if before and before >> _SEQ_AT == seq & 0xFFFF and self._words[number] == before else b""
+
+    def withdraw(self, seq: int) -> None:
+        """Withdraw what was announced for ``seq``: the call was not made."""
+        self._words[seq % _PLACE_ROWS * self._size + self._me] = 0
+
+
 def board_path(folder: str, run: int, key: str) -> str:
     """The file of the group with identity ``key``; each run begins with new files."""
     return os.path.join(folder, f"fence-{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
@@ -176,7 +222,7 @@ def disagreement(memory: mmap.mmap, folder: str, group: KnownGroup, seq: int, nu
     mine = next((c for c in BoxReader(memory).calls(64) if c.number == number), None)
     lines = []
     for rank in peers[:8]:
-        theirs = _peer_call(folder, rank, group.key, seq)
+        theirs = peer_call(folder, rank, group.key, seq)
         if theirs is not None:
             lines.append(f"rank {rank} called {_made(theirs)} {theirs.site.placed}")
     me = f"rank {dist.get_rank()} called {_made(mine)} {mine.site.placed}" if mine else "this rank"
@@ -192,7 +238,8 @@ def _made(call: Call) -> str:
     return f"{call.signature}, sending {listed(sent)} and expecting {listed(expected)} elements"
 
 
-def _peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:
+def peer_call(folder: str, rank: int, key: str, seq: int) -> Call | None:
+    """A call of another rank, from its box: in the group with identity ``key``, with number ``seq``."""
     try:
         calls = BoxReader(FileBytes(os.path.join(folder, f"rank{rank}.box"))).calls(1024)
     except (OSError, ValueError):

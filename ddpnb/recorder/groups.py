@@ -25,7 +25,7 @@ from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import Group
 from ddpnb.model.events.runs import FenceOff
 from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.fence import Announcements, board_path
+from ddpnb.recorder.fence import Announcements, Places, board_path
 
 _UNHURRIED = timedelta(days=7)
 _MESHES, _AXES, _AXIS = 16, 8, 40  # that are kept, axes of each, characters of a name
@@ -59,7 +59,20 @@ class Mesh(NamedTuple):
 class KnownGroup:
     """What the door keeps of a process group, from its first call on."""
 
-    __slots__ = ("board", "hurry", "identity", "key", "next_seq", "of", "ranks", "returned", "run", "string", "turns")
+    __slots__ = (
+        "board",
+        "hurry",
+        "identity",
+        "key",
+        "next_seq",
+        "of",
+        "places",
+        "ranks",
+        "returned",
+        "run",
+        "string",
+        "turns",
+    )
 
     def __init__(self, string: int, group: Group, board: Announcements | None, run: int) -> None:
         self.of: Callable[[], Any] = lambda: None  # the process group
@@ -69,6 +82,7 @@ class KnownGroup:
         self.key = group.key
         self.ranks = group.ranks
         self.board = board
+        self.places: Any = None  # what ``recorder.parted`` keeps
         self.next_seq = count(1).__next__
         self.returned: list[int] = []  # numbers of calls that the backend refused: no peer saw them
         self.turns: dict[tuple[str, int, int], int] = {}
@@ -194,11 +208,10 @@ class Groups:
 
         With TORCH_DISTRIBUTED_DEBUG=DETAIL torch compares the calls itself, and tells all ranks what it finds.
         """
-        compares = self.fence != "off" and len(group.ranks) > 1 and not _compares_itself(process_group)
-        me = -1
-        with contextlib.suppress(Exception):
-            me = dist.ProcessGroup.rank(process_group) if compares else -1
-        if me < 0 or not os.path.isdir(self._folder):
+        if self.fence == "off" or _compares_itself(process_group):
+            return None
+        me = self._member(group, process_group)
+        if me < 0:
             return None
         try:
             return Announcements(board_path(self._folder, run, group.key), len(group.ranks), me)
@@ -210,6 +223,24 @@ class Groups:
                 file=sys.stderr,
             )
             return None
+
+    def _member(self, group: Group, process_group: Any) -> int:
+        """Which member of a group this rank is; -1 where it has nobody to compare its calls with."""
+        with contextlib.suppress(Exception):
+            if len(group.ranks) > 1 and os.path.isdir(self._folder):
+                return dist.ProcessGroup.rank(process_group)
+        return -1
+
+    def shared_places(self, known: KnownGroup) -> Places | None:
+        """Where the members of a group say from where they call; None: there is nothing to compare.
+
+        Raises:
+            OSError: there is no room.
+        """
+        me = self._member(known.identity, known.of())
+        if me < 0:
+            return None
+        return Places(f"{board_path(self._folder, known.run, known.key)}places", len(known.identity.ranks), me)
 
     def renumber(self) -> None:
         """The box's table of strings has begun again."""

@@ -99,6 +99,53 @@ def described(code: CodeType, *, user: bool) -> Code:
     )
 
 
+class Graph(NamedTuple):
+    """Which blocks of a function, by where they begin, run after which.
+
+    ``loops``: the blocks of each loop, by where it begins. ``heads``: for a jump back to the key, the loop that begins again.
+    ``copies``: a test of a ``while`` stands at its beginning and at its end; of an offset in the latter, the same in the
+    former, and the loop.
+    """
+
+    starts: tuple[int, ...]
+    successors: Mapping[int, Sequence[int]]
+    after: Mapping[int, int]
+    loops: Mapping[int, set[int]]
+    heads: Mapping[int, int]
+    copies: Mapping[int, tuple[int, int]]
+
+
+def graph(code: CodeType) -> Graph:
+    """The blocks and loops of a function, for somebody who follows it while it runs."""
+    instructions = _instructions(code.co_code)
+    ways = _ways(instructions, _handlers(code.co_exceptiontable))
+    loops, positions = _members(ways), [*code.co_positions()]
+    places = {one.offset: (one.op, positions[one.offset // 2]) for one in instructions}
+    heads, copies = {head: head for head in loops}, dict[int, tuple[int, int]]()
+    for inner, outer in (_twice_tested(ways, _loops(ways)) | _tested_at_end(instructions, places, loops)).items():
+        if inner in loops and outer in loops:
+            loops[outer] |= loops.pop(inner)
+            heads[inner] = outer
+            first = {place: offset for offset, place in places.items() if outer <= offset < inner}
+            last = ((offset, first.get(place)) for offset, place in places.items() if offset >= inner)
+            copies |= {offset: (same, outer) for offset, same in last if same is not None}
+    return Graph(tuple(sorted(ways.blocks)), ways.successors, _post_dominators(_usual(ways)), loops, heads, copies)
+
+
+def _tested_at_end(
+    instructions: Sequence[_Instruction], places: Mapping[int, tuple[int, Position]], loops: Iterable[int]
+) -> dict[int, int]:
+    """The same as ``_twice_tested``, by a decision at the end that stands at the beginning too: also of tests that decide twice."""
+    found: dict[int, int] = {}
+    for before, one in pairwise(instructions):
+        if one.op in _BACKWARD and before.op in _CONDITIONAL:
+            inner, place = one.target, places[before.offset]
+            for outer in loops:
+                if outer < inner and any(outer <= at < inner for at, same in places.items() if same == place):
+                    found[inner] = outer
+    return found
+
+
 def _instructions(data: bytes) -> list[_Instruction]:
     found: list[_Instruction] = []
     at, size = 0, len(data)
@@ -302,6 +349,15 @@ def _reached(graph: Mapping[int, Sequence[int]], root: int) -> list[int]:
 
 def _loops(ways: _Ways) -> dict[int, int]:
     """Of each block in a loop, where the innermost loop around it begins."""
+    members = _members(ways)
+    innermost: dict[int, int] = {}
+    for head in sorted(members, key=lambda head: -len(members[head])):
+        innermost |= dict.fromkeys(members[head], head)
+    return innermost
+
+
+def _members(ways: _Ways) -> dict[int, set[int]]:
+    """The blocks of each loop, by where it begins."""
     before: dict[int, list[int]] = {}
     for block, after in ways.successors.items():
         for way in after:
@@ -318,10 +374,7 @@ def _loops(ways: _Ways) -> dict[int, int]:
         # A handler of exceptions also jumps back, to what follows its ``try``.
         if jump == head or any(way in mine for way in ways.successors[head] if way != head):
             members.setdefault(head, set()).update(mine)
-    innermost: dict[int, int] = {}
-    for head in sorted(members, key=lambda head: -len(members[head])):
-        innermost |= dict.fromkeys(members[head], head)
-    return innermost
+    return members
 
 
 def _twice_tested(ways: _Ways, loops: Mapping[int, int]) -> dict[int, int]:

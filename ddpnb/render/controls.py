@@ -242,6 +242,7 @@ def hold(
         + markup.number("number", "seq", least=1, hint="any")
         + markup.field("line or function", "site", hint="train.py:91", size=14)
         + markup.field("when", "when", hint="step == 5", size=14)
+        + '<label class="beside"><input type="checkbox" name="parted" value="1">where ranks part</label>'
         + markup.rank_boxes(size)
         + markup.button("hold there", "hold at", image="hold", enabled=enabled)
         + f"{answers.html(to_hold)}</form>"

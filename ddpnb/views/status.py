@@ -9,8 +9,9 @@ from ddpnb.diagnosis.hangs.rank_state import Standing, compiles, standings
 from ddpnb.diagnosis.hangs.wait_for_graph import waits
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.events.runs import Elsewhere, RanksPart
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Recording
+from ddpnb.model.recording import RankRecord, Recording
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
     whom = f", for {phrases.ranks(missing)}" if missing else ""
     ending, waits_on = standing.record.ending, standing.record.process.waits_on
     if standing.held is not None:
-        return f"held before {standing.held.title} of {standing.held.group}{place}"
+        return f"held before {standing.held.title} of {standing.held.group}{place}{_parted(standing.record, standing.held)}"
     if standing.call is not None:
         return f"waits in {standing.call.title} of {standing.call.group}{place}{whom}"
     if standing.function:
@@ -71,3 +72,26 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
         return f"compiles {named(now)}{place}" if now is not None else f"compiles{place}"
     words = {RankState.UNRESPONSIVE: "does not respond; last seen", RankState.COMPUTING: "computes"}
     return f"{words.get(standing.state, 'state unknown')}{place}"
+
+
+def _parted(record: RankRecord, held: Call) -> str:
+    """From which ranks a rank has parted, and how; empty where that is not why it is held."""
+    parted = next((one for one in reversed(record.events(RanksPart)) if one.call == held.number), None)
+    ways: dict[str, list[int]] = {}
+    for one in parted.peers if parted is not None else ():
+        ways.setdefault(_elsewhere(one), []).append(one.rank)
+    sides = "; ".join(f"{phrases.ranks(ranks)}{way}" for way, ranks in ways.items())
+    return f": parted from {sides}" if sides else ""
+
+
+def _elsewhere(one: Elsewhere) -> str:
+    place = one.place
+    at = phrases.at(Site(place.file, place.line, place.function)) if place.file else ""
+    if one.operation:
+        return f" ({one.operation}{at})"
+    if len(one.iterations) == 2:
+        here, there = one.iterations
+        return f"{at} (iterations of the loop since the last call: {here} here, {there} there)"
+    line = "another call in this line" if one.here.line == place.line else f"line {one.here.line}"
+    exchanged = f", in the other order than at #{one.exchanged} (DDP309)" if one.exchanged else ""
+    return f"{at} (here: {line}{exchanged})" if at else ""

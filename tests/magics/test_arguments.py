@@ -94,6 +94,7 @@ def test_options_are_split_as_by_a_shell():
         [0, 1],
         True,
     )
+    assert arguments.parse(DdpMagics.ddp_hold, "--parted").parted
     asked = arguments.parse(DdpMagics.ddp_launch, "4 --fence warn --devices 1,0 --name w")
     assert (asked.n, asked.fence, asked.devices, asked.name, asked.debug) == (4, "warn", [1, 0], "w", False)
 

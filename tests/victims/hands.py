@@ -9,6 +9,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
 
 
@@ -23,6 +24,78 @@ def steps(count, skips=-1):
             continue
         dist.all_reduce(total)
     return [rank, mine]
+
+
+def parts_by(what):
+    """All-reduces in a loop; rank 1 parts from the others in one way."""
+    dist.init_process_group("gloo")
+    rank, total = dist.get_rank(), torch.zeros(4)
+    ends = 5 if what == "break" and rank == 1 else 8
+    for step in range(8):
+        odd = rank == 1 and step == 3
+        if what == "continue" and odd:
+            continue
+        if step == ends:
+            break
+        try:
+            if what == "exception" and odd:
+                raise ValueError(step)
+            if not (what == "if" and odd):
+                _reduce(total, skips=what == "return" and odd)
+        except ValueError:
+            pass
+        if what == "extra" and odd:
+            dist.all_reduce(total)
+    dist.all_reduce(total)
+    return step
+
+
+def _reduce(total, skips):
+    if skips:
+        return
+    dist.all_reduce(total)
+
+
+def trains_with_roles(steps):
+    """Everything in which ranks may differ without harm."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    pair, alone = dist.new_group([1, 2]), dist.new_group([0])
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+    def batches():
+        for step in range(steps):
+            for _ in range(rank):
+                torch.rand(1)
+            yield step, torch.ones(2 + rank, 4)
+
+    for step, batch in batches():
+        optimizer.zero_grad()
+        if step % 3:
+            with model.no_sync():
+                model(batch).sum().backward()
+        model(batch).sum().backward()
+        optimizer.step()
+        if rank == 0:
+            print("step", step)
+            dist.all_reduce(torch.ones(1), group=alone)
+        elif rank < 3:
+            for _ in range(step % 3):
+                dist.all_reduce(torch.ones(1), group=pair)
+        if rank == 0:
+            dist.broadcast(torch.ones(2), 0)
+        else:
+            received = torch.empty(2)
+            dist.broadcast(received, 0)
+        if rank != 0:
+            dist.barrier()  # rank 0 prepares something first
+        if rank == 0:
+            dist.barrier()
+    with Join([model]):
+        for _ in range(2 + rank):
+            model(torch.ones(2, 4)).sum().backward()
+    return step
 
 
 def paced(count):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
-from ddpnb.model.events.runs import Checkpoint
+from ddpnb.model.events.runs import Caller, Checkpoint, Elsewhere, RanksPart
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render.status import status_rows
 from ddpnb.views.status import status
@@ -32,6 +34,31 @@ def test_a_held_rank_is_late_and_nothing_is_wrong():
     told = status(taken)
     assert told[1].state == "held" and told[1].doing == "held before all_reduce #5 of default_pg at /train.py:9 in main"
     assert told[0].doing == "waits in all_reduce #5 of default_pg at /train.py:9 in main, for rank 1"
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "words"),
+    [
+        ({"operation": "barrier"}, "parted from ranks 0 and 2 (barrier at /train.py:7 in main)"),
+        (
+            {"iterations": (2, 1)},
+            "parted from ranks 0 and 2 at /train.py:7 in main (iterations of the loop since the last call: 2 here, 1 there)",
+        ),
+        ({}, "parted from ranks 0 and 2 at /train.py:7 in main (here: line 9)"),
+        (
+            {"exchanged": 4},
+            "parted from ranks 0 and 2 at /train.py:7 in main (here: line 9, in the other order than at #4 (DDP309))",
+        ),
+    ],
+)
+def test_a_rank_that_is_held_where_it_parted_says_from_whom(elsewhere, words):
+    here, there = (Caller(file="/train.py", line=line, function="main") for line in (9, 7))
+    peers = tuple(Elsewhere(rank=one, here=here, place=there, **elsewhere) for one in (0, 2))
+    held = rank(1, CallState.HELD)
+    parted = RanksPart(call=held.calls[-1].number, seq=5, peers=peers)
+    before = RanksPart(call=0, peers=(Elsewhere(rank=3, operation="gather"),))
+    taken = Recording(3, {1: replace(held, history=(before, parted))})
+    assert status(taken)[0].doing == f"held before all_reduce #5 of default_pg at /train.py:9 in main: {words}"
 
 
 def test_all_are_held():

@@ -5,17 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import sys
 import time
 
 import pytest
 
 import ddpnb
 from ddpnb.errors import LaunchError, UsageError, WorldError
+from ddpnb.model.holds import NEEDS_3_12
 from tests.conftest import VICTIMS, alive
 from tests.victims import hands
 
 pytestmark = pytest.mark.world
 
+needs_path = pytest.mark.skipif(sys.version_info < (3, 12), reason=NEEDS_3_12)
 SCRIPT = VICTIMS / "hands.py"
 
 
@@ -135,6 +138,52 @@ def test_conditions(world, conditions, seq):
     assert run.wait(30).outcome == "ok"
 
 
+@needs_path
+def test_ranks_are_held_at_their_first_call_after_they_parted(world):
+    """Before a number is wrong: the next call has the same operation and shape."""
+    holding = world.hold(parted=True)
+    assert str(holding.hold) == "where ranks part"
+    run = world.run(hands.parts_by, "continue", stream=None)
+    status = holding.wait(60)
+    assert {one.call.seq for one in status.ranks} == {4} and status.held, status
+    assert all(one.state in ("held", "waiting") for one in status.ranks)
+    text = str(status)
+    assert "in parts_by (iterations of the loop since the last call: " in text and "parted from rank" in text
+    assert run.outcome == "running" and not run.diagnosis.errors
+    assert world.diff(1).differing["step"] == {0: "3", 1: "4", 2: "3", 3: "3"}
+    assert world.evaluate("step", frame=1).values_by_rank == {0: 3, 1: 4, 2: 3, 3: 3}
+
+    world.resume()  # they agree from here on, until rank 1 leaves the loop
+    status = holding.wait(60)
+    assert {one.call.seq for one in status.ranks} == {8} and status.held, status
+    assert "in parts_by (here: line" in str(status)
+    holding.remove()
+    world.resume()
+    assert run.wait(30).outcome == "hang"
+    world.release()
+
+
+@needs_path
+@pytest.mark.full
+@pytest.mark.parametrize(("what", "seq"), [("if", 4), ("exception", 4), ("return", 4), ("extra", 5), ("break", 6)])
+def test_ranks_are_held_however_they_part(world, what, seq):
+    holding = world.hold(parted=True)
+    run = world.run(hands.parts_by, what, stream=None)
+    status = holding.wait(60)
+    assert {one.call.seq for one in status.ranks} == {seq} and status.held, status
+    world.release()
+    run.wait(30)
+
+
+@needs_path
+def test_ranks_that_differ_without_harm_are_not_held(world):
+    holding = world.hold(parted=True)
+    run = world.run(hands.trains_with_roles, 20, stream=None)
+    status = holding.wait(60)
+    assert not status.held, status
+    assert run.wait(30).outcome == "ok" and run.results[0] == 19
+
+
 def test_a_condition_that_cannot_be_evaluated_holds_nobody(world):
     world.hold(when="nothing_of_that_name > 2")
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
@@ -198,6 +247,8 @@ def test_a_run_that_begins_while_another_rank_is_held_has_no_time_out(world):
         (lambda w: w.hold(ranks=9), UsageError, "no rank 9 in a world of 4"),
         (lambda w: w.hold(when="x ="), UsageError, "is not a valid expression"),
         (lambda w: w.hold(seq=0), UsageError, "from 1"),
+        (lambda w: w.hold(parted=True, seq=3), UsageError, "whichever that is"),
+        (lambda w: w.hold(parted=True, ranks=3), UsageError, "One rank alone"),
         (lambda w: w.step(0), UsageError, "at least 1 collective"),
         (lambda w: w.step(), WorldError, "not held"),
         (lambda w: w.evaluate("a = 1"), UsageError, "world.execute"),

@@ -465,6 +465,7 @@ def test_start_up_step_by_step(desk):
         ("hold at", {"before": "allreduce"}, "Did you mean 'all_reduce'"),
         ("hold at", {"seq": "x"}, "seq must be a whole number from 1"),
         ("hold at", {"when": "step =="}, "step =="),
+        ("hold at", {"parted": "1", "seq": "2"}, "Give no operation, seq, site or when with it"),
         ("evaluate", {}, "no expression given"),
         ("evaluate", {"expression": "1 +"}, "1 +"),
         ("evaluate", {"expression": "nobody"}, "NameError"),

@@ -69,6 +69,32 @@ class FenceMismatch(Event):
     path: tuple[Caller, ...] = ()
 
 
+@record
+class Elsewhere(Facts):
+    """A rank that is elsewhere in the program, at the call of the same number.
+
+    ``operation``: what it called, where that is another one. ``place``: where, in the outermost function in which the two
+    differ; ``here``: where this rank is in it. ``iterations``: how often a loop around that has begun again since the last
+    call, here and there. ``exchanged``: the number of an earlier call, at which each was where now the other is.
+    """
+
+    rank: int = -1
+    operation: str = ""
+    here: Caller = Caller()
+    place: Caller = Caller()
+    iterations: tuple[int, ...] = ()
+    exchanged: int = 0
+
+
+@event("ranks part")
+class RanksPart(Event):
+    """A call is held since other ranks are elsewhere in the program. ``call``: its number."""
+
+    call: int = -1
+    seq: int = 0
+    peers: tuple[Elsewhere, ...] = ()
+
+
 @event("no fence")
 class FenceOff(Event):
     """There was no room for the shared file of a group."""
