@@ -150,6 +150,9 @@ def test_ranks_are_held_at_their_first_call_after_they_parted(world):
     text = str(status)
     assert "in parts_by (iterations of the loop since the last call: " in text and "parted from rank" in text
     assert run.outcome == "running" and not run.diagnosis.errors
+    (parted,) = world.partings()
+    text = SCRIPT.read_text().splitlines()[parted.site.line - 1].strip()
+    assert (parted.site.function, text, parted.odd) == ("parts_by", 'if what == "continue" and odd:', (1,))
     assert world.diff(1).differing["step"] == {0: "3", 1: "4", 2: "3", 3: "3"}
     assert world.evaluate("step", frame=1).values_by_rank == {0: 3, 1: 4, 2: 3, 3: 3}
 
