@@ -30,8 +30,12 @@ def located(recording: Recording, finding: Finding) -> Finding:
         return _until_it_shows(recording, finding, sides)
     if not finding.type.ways_part:
         return finding
-    known = parting(recording, sides[0], tuple(rank for side in sides[1:] for rank in side))
-    return finding if known is None else _parted(recording, finding, sides, known)
+    others = tuple(rank for side in sides[1:] for rank in side)
+    known = parting(recording, sides[0], others)
+    if known is not None:
+        return _parted(recording, finding, sides, known)
+    found = differences(recording, sides[0], others)
+    return _differed(finding, (*sides[0], *others) if finding.sides else sides[0], found) if found.harmless else finding
 
 
 def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Parting) -> Finding:

@@ -10,8 +10,8 @@ from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.replicas import Model, TensorSpec
 
-MODEL_DIFFERS = FindingType("DDP403", "model-differs")
-PARAMETER_ORDER = FindingType("DDP404", "parameter-order")
+MODEL_DIFFERS = FindingType("DDP403", "model-differs", ways_part=True)
+PARAMETER_ORDER = FindingType("DDP404", "parameter-order", ways_part=True)
 
 
 def find(models: Mapping[int, Model]) -> Finding | None:
