@@ -42,7 +42,8 @@ def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Partin
     ranks = {rank for way in known.ways for rank in way.ranks} & {rank for side in sides for rank in side}
     first = finding.culprits or finding.sides[0]
     order = sorted(ranks, key=lambda rank: (rank not in first, rank))
-    decided = [(rank, known.site) for rank in order]
+    user = known.callers[-1:] if known.site.file not in recording.sources else ()  # the user's line that called a package
+    decided = [(rank, site) for site in (*user, known.site) for rank in order]
     decided += [(rank, way.to) for way in known.ways for rank in way.ranks if rank in first and way.to != NO_SITE]
     if known.kind in (
         "call",

@@ -6,6 +6,9 @@ Layout (little-endian): a header, a table, and a ring of words. The table has li
 the number of the thread and how many they are, so that a reader finds them from the end on. The writer never waits for a reader: it
 says what it is about to write, writes, and says that it has.
 
+The ring has words as two integers of 32 bits, so that a decision is written as the two numbers that Python reports: (8 high bits of c, kind,
+a), then (12 low bits of c, b).
+
 Nothing in the file is trusted: sizes are bounded, and what does not fit together is left out.
 """
 
@@ -18,10 +21,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ddpnb.model.names import UNDECODABLE, function_name, given_name
-from ddpnb.model.path import BITS, KIND, MOST, A, B, Block, Branch, Code, Kind, Path
+from ddpnb.model.path import BITS, KIND, MOST, A, B, Block, Branch, C, Code, Kind, Path
 from ddpnb.model.shared import readable
 
-MAGIC = b"ddpnbPT1"
+MAGIC = b"ddpnbPT2"
 FILE_SIZE = 4 << 20
 HEADER_SIZE = 4096
 TABLE_SIZE = 1 << 20
@@ -111,7 +114,24 @@ def _pieces(ring: Sequence[int], written: int, oldest: int) -> tuple[dict[int, a
         found[thread] = array("Q")
         for piece in reversed(backward):
             found[thread].extend(piece)
-    return found, at
+    return {thread: unpacked(words) for thread, words in found.items()}, at
+
+
+def packed(word: int) -> tuple[int, int]:
+    """A word of a path as the two integers of the ring, whose order is that of the machine's bytes."""
+    c = word >> C
+    return (c >> 12) << 24 | (word & KIND) << BITS | (word >> A & MOST), (c & 0xFFF) << BITS | (word >> B & MOST)
+
+
+def unpacked(words: array[int]) -> array[int]:
+    """Words of the ring as words of a path: all at once, as one long integer."""
+    whole = int.from_bytes(words.tobytes(), "little")
+
+    def of(mask: int) -> int:
+        return whole & int.from_bytes(mask.to_bytes(8, "little") * len(words), "little")
+
+    moved = of(MOST) << A | of(KIND << BITS) >> BITS | of(0xFFFFFFFF << 32) >> 32 - B | of(0xFF << 24) << 32
+    return array("Q", moved.to_bytes(8 * len(words), "little"))
 
 
 def sound(words: Sequence[int], codes: Sequence[Code], texts: Sequence[str]) -> list[int]:

@@ -29,10 +29,11 @@ class _Function:
         name = code.function.rpartition(".")[2]
         # A function begins with an instruction on the line of its `def`, which executes nothing.
         first = len(code.lines) > 1 and code.lines[1][0] == 2 and code.function != "<module>"
-        generated = code.file[:1] == "<"  # the methods of a data class are text of no file
+        # The methods of a data class are text of no file.
+        unshown = code.file[:1] == "<" or not code.user
         self._rows = [
             -1
-            if generated or not line or (first and place == 0)
+            if unshown or not line or (first and place == 0)
             else rows.setdefault(Site(code.file, line, name), len(rows))
             for place, (_, line) in enumerate(code.lines)
         ]

@@ -1,8 +1,8 @@
 """The path of this rank: which way each decision of the user's code went, in order, and the collectives between them.
 
 Python reports jumps, beginnings and ends of functions, and exceptions (``sys.monitoring``, Python 3.12 and later). Each event of a thread
-that makes collectives is a word (``model.path``) in the list of that thread; the list goes into shared memory at each collective. The
-control channel does the same for a rank that hangs.
+that makes collectives is a word (two numbers: ``model.path_file``) in the list of that thread; the list goes into shared memory at each
+collective. The control channel does the same for a rank that hangs.
 
 A jump that is reported very often between two collectives is hot: it is switched off, and so is a function that begins very often. They
 come back after a pause, which doubles each time.
@@ -28,7 +28,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from ddpnb.model.calls import Group, Site, listed
 from ddpnb.model.events.runs import LinesNotRecorded
 from ddpnb.model.names import MAX_NAME
-from ddpnb.model.path import BITS, KIND, MOST, A, B, C, Kind, number, word
+from ddpnb.model.path import BITS, MOST, Kind, number
+from ddpnb.model.path_file import packed
 from ddpnb.recorder import protocol
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
@@ -41,12 +42,12 @@ from ddpnb.recorder.path_codes import described
 from ddpnb.recorder.path_file import PathFile
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
-from ddpnb.recorder.user_frames import file_of, frames_of, is_user_file
+from ddpnb.recorder.user_frames import file_of, frames_of, is_library_frame, is_user_file
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
 _TOOLS = (3, 4)  # the others are meant for debuggers, coverage, profilers and optimizers
 _NAME = "ddpnb"
-_FULL = 512  # words of a list that is written though no collective comes
+_FULL = 2 * 512  # numbers of a list that is written though no collective comes
 _HOT = 64  # events at one place between two collectives
 _HOT_LEADING = 256  # the same in a function that has led to a collective: its decisions matter more
 # What a word costs, and a collective in words; what a run may spend at its beginning, and of the time since. Beyond it, jumps and functions
@@ -54,8 +55,9 @@ _HOT_LEADING = 256  # the same in a function that has led to a collective: its d
 _WORD_S, _CALL_WORDS, _FREE_S, _SHARE, _OFTEN = 0.4e-6, 12, 0.05, 0.005, 8
 _BASE_EVERY = 4096  # words: a reader of the last ones must find where to begin
 _PAUSE_S, _LONGEST_PAUSE_S = 0.25, 60.0
-_CODES, _TEXTS, _THREADS, _DEPTH = 20_000, 4096, 16, 2000
+_CODES, _TEXTS, _THREADS, _DEPTH = 20_000, 4095, 16, 2000
 _HANDLERS, _HANDLER_LINES = 256, 2
+_SITES = 256  # at which packages make collectives
 # For the descriptions of functions: at the beginning, of the time since, and of those that are left when somebody reads.
 _DESCRIBING_S, _DESCRIBING_SHARE, _ALL_S = 0.1, 0.005, 1.0
 
@@ -64,9 +66,15 @@ _FREE_WORDS = int(_FREE_S / _WORD_S)
 # Instructions that end by StopIteration: of loops, and of ``await``, which Python reports as raised there.
 _ITERATES = frozenset(dis.opmap[name] for name in ("FOR_ITER", "SEND") if name in dis.opmap)
 _BEGINS = dis.opmap["RESUME"]
-_ENTER, _RESUME, _RETURN, _YIELD = map(int, (Kind.ENTER, Kind.RESUME, Kind.RETURN, Kind.YIELD))
-_UNWIND, _RAISE, _HANDLED, _CALL = map(int, (Kind.UNWIND, Kind.RAISE, Kind.HANDLED, Kind.CALL))
-_MARK, _COLD, _FRAME, _GAP, _LOCATED = map(int, (Kind.MARK, Kind.COLD, Kind.FRAME, Kind.GAP, Kind.HOT))
+# Parts of the first number of a word; that of a decision is its offset.
+_ENTER, _RESUME, _RETURN, _YIELD, _UNWIND, _RAISE, _HANDLED, _MARK, _BASE, _FRAME, _LOCATED, _CALL, _NUMBER = (
+    kind << BITS
+    for kind in (
+        Kind.ENTER, Kind.RESUME, Kind.RETURN, Kind.YIELD, Kind.UNWIND, Kind.RAISE, Kind.HANDLED, Kind.MARK, Kind.BASE,
+        Kind.FRAME, Kind.HOT, Kind.CALL, Kind.NUMBER,
+    )
+)  # fmt: skip
+_COLD, _GAP = packed(Kind.COLD), packed(Kind.GAP)
 
 
 class _Thread:
@@ -75,8 +83,10 @@ class _Thread:
     def __init__(self, ident: int, place: int) -> None:
         self.ident = ident
         self.place = place  # in the file
-        self.log: list[int] = []
-        self.counts: Counter[int] = Counter()  # of words since the last collective, once there were many
+        self.log: list[int] = []  # two numbers of each word
+        self.counts: Counter[int] = (
+            Counter()
+        )  # of the first numbers of words since the last collective, once there were many
         self.written = 0  # words since the last BASE
         self.base = 0  # words of that
         self.is_stale = False  # a GAP was written: a BASE must follow
@@ -100,6 +110,7 @@ class PathRecorder(Hooks):
         self._suspects: dict[int, set[int] | None] = {}
         self._hot: dict[tuple[int, int], int] = {}  # by id of the code and offset: events since it was suspected
         self._off: set[tuple[int, int]] = set()  # those of them that are not recorded now
+        self._shared = False  # other threads than the main thread run code that is recorded
         self._dear = False  # the path costs too much: what comes often is hot sooner
         self._words = 0  # of this run
         self._dark: dict[int, tuple[CodeType, int]] = {}  # code that is hot as a whole, and its number, by its id
@@ -116,8 +127,12 @@ class PathRecorder(Hooks):
         self._texts: dict[str, int] = {}
         self._groups: dict[int, tuple[Any, int]] = {}
         self._said: set[str] = set()
+        self._libraries: set[int] = set()  # numbers of code of packages between the user and torch
+        self._stood: set[tuple[int, int]] = set()  # where packages were called that made collectives
         self._any_hot = False
         self._main = 0
+        self._careful: Any = None  # the callback of decisions
+        self._is_plain: bool | None = None  # the one that does less is registered; None: none is
         self._began = self._describing_s = self._cooled = 0.0
         self._pause = _PAUSE_S
         box.on_new_table.append(self._say)
@@ -156,6 +171,7 @@ class PathRecorder(Hooks):
     def _free(self) -> None:
         tool, self._tool = self._tool, -1
         self._logs.clear()
+        self._is_plain = None
         if _MONITORING.get_tool(tool) is None:  # the program has freed it: its events are still on (until Python 3.14)
             _MONITORING.use_tool_id(tool, _NAME)
         elif _MONITORING.get_tool(tool) != _NAME:
@@ -174,9 +190,10 @@ class PathRecorder(Hooks):
         for known in (
             self._logs, self._suspects, self._hot, self._dark, self._leading, self._raised, self._threads, self._kept, self._by_code,
             self._undescribed, self._texts, self._groups, self._said, self._handlers, self._watched,
-            self._off,
+            self._off, self._libraries, self._stood,
         ):  # fmt: skip
             known.clear()
+        self._choose()
 
     def begin(self, run: int) -> None:
         """Record the path of this run from now on."""
@@ -196,12 +213,13 @@ class PathRecorder(Hooks):
             self._main = threading.main_thread().ident or 0
             self._began, self._describing_s = perf_counter(), 0.0
             self._pause, self._cooled, self._any_hot = _PAUSE_S, self._began, False
-            self._words, self._dear = 0, False
+            self._words, self._dear, self._shared = 0, False, False
             for ident in list(sys._current_frames()):
                 for frame in frames_of(ident, _DEPTH):
                     if self._is_recorded(frame.f_code, frame):
                         self._number_of(frame.f_code)
             main = self._add_thread(self._main)
+            self._look_at_threads()
             if main is not None and get_ident() == self._main:
                 self._base(main, sys._getframe())
             _MONITORING.set_events(self._tool, self._global_events())
@@ -214,6 +232,7 @@ class PathRecorder(Hooks):
         if self.box.silent or not self._logs:
             return
         self._logs.clear()
+        self._choose()
         self.write()
 
     def write(self) -> None:
@@ -296,7 +315,7 @@ class PathRecorder(Hooks):
                     of = suspects[offset]
                     if (of is None or id(code) in of) and self._is_hot(code, offset, log):
                         return disable
-                log.append(offset << A | target << B)
+                log.extend((offset, target))
                 if len(log) > _FULL:
                     full(frame_at(1))
             except BaseException:
@@ -314,11 +333,14 @@ class PathRecorder(Hooks):
                         return disable
                 log = log_of(ident())
                 if log is None:
-                    return None
-                frame = frame_at(1).f_back
+                    return self._share()
+                try:
+                    frame = frame_at(2)  # the frame of the function itself would have to be made
+                except ValueError:
+                    frame = None
                 while frame is not None and id(frame.f_code) not in numbers:
                     frame = frame.f_back
-                log.append(_ENTER | known << A | (0 if frame is None else frame.f_lasti + 1 << B))
+                log.extend((_ENTER + known, 0 if frame is None else frame.f_lasti + 1))
                 if len(log) > _FULL:
                     full(frame_at(1))
             except BaseException:
@@ -330,12 +352,17 @@ class PathRecorder(Hooks):
                 if silent:
                     return disable
                 log, known = log_of(ident()), number_of(id(code))
-                if log is None or known is None:
+                if known is None:
                     return None
-                frame = frame_at(1).f_back
+                if log is None:
+                    return self._share()
+                try:
+                    frame = frame_at(2)  # the frame of the function itself would have to be made
+                except ValueError:
+                    frame = None
                 while frame is not None and id(frame.f_code) not in numbers:
                     frame = frame.f_back
-                log.append(_RESUME | known << A | (0 if frame is None else frame.f_lasti + 1 << B))
+                log.extend((_RESUME + known, 0 if frame is None else frame.f_lasti + 1))
                 if len(log) > _FULL:
                     full(frame_at(1))
             except BaseException:
@@ -346,11 +373,12 @@ class PathRecorder(Hooks):
             if not silent and id(code) in numbers:
                 try:
                     log = log_of(ident())
-                    if log is not None:
-                        site = self._site(frame_at(1).f_back)
-                        log.append(_RESUME | numbers[id(code)] << A | site << B)
+                    if log is None:
+                        return self._share()
+                    log.extend((_RESUME + numbers[id(code)], self._site(frame_at(1).f_back)))
                 except BaseException:
                     trouble()
+            return None
 
         def returns(_code: CodeType, offset: int, _value: Any) -> Any:
             try:
@@ -358,7 +386,7 @@ class PathRecorder(Hooks):
                     return disable
                 log = log_of(ident())
                 if log is not None:
-                    log.append(_RETURN | offset << A)
+                    log.extend((_RETURN + offset, 0))
             except BaseException:
                 trouble()
             return None
@@ -369,7 +397,7 @@ class PathRecorder(Hooks):
                     return disable
                 log = log_of(ident())
                 if log is not None:
-                    log.append(_YIELD | offset << A)
+                    log.extend((_YIELD + offset, 0))
             except BaseException:
                 trouble()
             return None
@@ -381,7 +409,7 @@ class PathRecorder(Hooks):
                     if log is not None:
                         if not 0 <= offset <= MOST:
                             offset = 0
-                        log.append(_UNWIND | offset << A | self._text(type(error).__name__) << B)
+                        log.extend((_UNWIND + offset, self._text(type(error).__name__)))
                         self._has_left(frame_at(1).f_back)
                 except BaseException:
                     trouble()
@@ -414,6 +442,53 @@ class PathRecorder(Hooks):
         }
         for event, name in self._callbacks().items():
             _MONITORING.register_callback(self._tool, event, hide(made[name], below=True))
+        self._careful, self._is_plain = branch, False
+
+    def _plain(self, log: list[int]) -> Any:
+        """The callback of decisions where nothing is suspected, and the main thread alone runs what is recorded."""
+        silent, disable, full, trouble, frame_at = (
+            self.box.silent,
+            _MONITORING.DISABLE,
+            self._full,
+            self._trouble,
+            sys._getframe,
+        )
+        extend = log.extend
+
+        def branch(_code: CodeType, offset: int, target: int) -> Any:
+            try:
+                if silent:
+                    return disable
+                extend((offset, target))
+                if len(log) > _FULL:
+                    full(frame_at(1))
+            except BaseException:
+                trouble()
+            return None
+
+        return hide(branch, below=True)
+
+    def _choose(self) -> None:
+        """Register the callback of decisions that is enough now."""
+        plain = not self._suspects and not self._shared and list(self._logs) == [self._main]
+        if plain != self._is_plain and self._is_plain is not None:
+            self._is_plain = plain
+            branch = self._plain(self._logs[self._main]) if plain else self._careful
+            for event, name in self._callbacks().items():
+                if name == "branch":
+                    _MONITORING.register_callback(self._tool, event, branch)
+
+    def _share(self) -> None:
+        """A thread without a list runs code that is recorded."""
+        self._shared = True
+        self._choose()
+
+    def _look_at_threads(self) -> None:
+        """Whether other threads are within code that is recorded, that began before its events were on."""
+        for ident in list(sys._current_frames()):
+            if ident != self._main and any(id(frame.f_code) in self._numbers for frame in frames_of(ident, _DEPTH)):
+                self._shared = True
+        self._choose()
 
     def _exception(self, kind: int, code: CodeType, offset: int, error: BaseException, frame: FrameType) -> None:
         log = self._logs.get(get_ident())
@@ -436,9 +511,9 @@ class PathRecorder(Hooks):
         if times > _HOT:
             if times == _HOT + 1:
                 self._any_hot = True
-                log.append(word(_LOCATED, known, offset))
+                log.extend((_LOCATED + known, offset))
             return
-        log.append(kind | offset << A | self._text(type(error).__name__) << B)
+        log.extend((kind + offset, self._text(type(error).__name__)))
         if kind == _HANDLED:
             if place not in self._handlers and len(self._handlers) < _HANDLERS:
                 self._handlers[place] = 0
@@ -488,7 +563,7 @@ class PathRecorder(Hooks):
             return None
         return self._number_of(code)
 
-    def _number_of(self, code: CodeType) -> int | None:
+    def _number_of(self, code: CodeType, *, user: bool = True) -> int | None:
         """The number of the user's code, of which events are recorded from here on; None: there is no room."""
         known = self._numbers.get(id(code))
         if known is not None:
@@ -503,6 +578,8 @@ class PathRecorder(Hooks):
         known = self._by_code.get(key)
         if known is None:
             known = len(self._by_code)
+            if not user:
+                self._libraries.add(known)
             if not self._say_code(known, code):
                 self._miss("there is no room for all functions.")
                 return None
@@ -518,9 +595,9 @@ class PathRecorder(Hooks):
         if not self._may_describe:
             self._undescribed.append((known, code))
             name = code.co_filename, code.co_qualname[:MAX_NAME], code.co_firstlineno
-            return self._file.say("code", known, *name, "", True, (), (), ())
+            return self._file.say("code", known, *name, "", known not in self._libraries, (), (), ())
         began = thread_time()
-        whole = described(code, user=True)
+        whole = described(code, user=known not in self._libraries)
         said = self._file.say(
             "code", known, whole.file, whole.function[:MAX_NAME], whole.line, whole.digest, whole.user,
             [astuple(block) for block in whole.blocks], [astuple(branch) for branch in whole.branches], whole.lines,
@@ -566,15 +643,16 @@ class PathRecorder(Hooks):
         while frame is not None:
             known = numbers.get(id(frame.f_code))
             if known is not None:
-                frames.append(_FRAME | known << A | max(0, frame.f_lasti) << B)
+                frames += (max(0, frame.f_lasti), _FRAME + known)
             frame = frame.f_back
-        thread.log += (word(Kind.BASE, len(frames)), *reversed(frames))
+        thread.base = len(frames) // 2
+        thread.log += (_BASE + thread.base, 0, *reversed(frames))
         thread.is_stale = False
-        thread.written, thread.base = -len(thread.log), len(frames)
+        thread.written = -len(thread.log) // 2
 
     def _break(self, thread: _Thread) -> None:
         """What follows may not fit to what came before, until the open frames are written again."""
-        thread.log.append(_GAP)
+        thread.log.extend(_GAP)
         thread.is_stale = True
 
     def _trouble(self) -> None:
@@ -600,7 +678,7 @@ class PathRecorder(Hooks):
         if place not in self._off:
             self._off.add(place)
             self._any_hot = True
-            log.append(word(_LOCATED, known, offset))
+            log.extend((_LOCATED + known, offset))
         return True
 
     def _most(self, known: int | None) -> int:
@@ -615,34 +693,32 @@ class PathRecorder(Hooks):
             known = self._suspects.setdefault(offset, set())
             if known is not None:
                 known.add(ident)
+        self._choose()
 
     def _thin(self, thread: _Thread, frame: FrameType) -> None:
         """Of what came since the last collective, what came often is to be recorded no more."""
-        times: Counter[int] = Counter()
-        codes: set[int] = set()
-        for one, count in Counter(thread.log).items():
-            kind, first = one & KIND, one >> A & MOST
-            if kind == Kind.BRANCH:
-                times[first] += count
-            elif kind in (_ENTER, _RESUME) and count >= _OFTEN and first not in self._leading:
-                codes.add(first)
-        self._suspects.update(dict.fromkeys(offset for offset, count in times.items() if count >= _OFTEN))
+        times = {one: count for one, count in Counter(thread.log[::2]).items() if count >= _OFTEN}
+        self._suspects.update(dict.fromkeys(one for one in times if one <= MOST))
+        self._choose()
+        codes = {one & MOST for one in times if one & ~MOST in (_ENTER, _RESUME)} - self._leading
+        if self._libraries:  # of packages nothing is recorded then: the user's own code comes first
+            codes |= {one & MOST for one in thread.log[::2] if one & ~MOST in (_ENTER, _RESUME)} & self._libraries
         if codes:
             self._darken(codes, thread, frame)
 
     def _full(self, frame: FrameType) -> None:
         """Many words have come since the last collective: find what is hot, and write them."""
         thread = self._threads[get_ident()]
-        log, counts = thread.log, thread.counts
-        counts.update(log)
+        counts = thread.counts
+        counts.update(thread.log[::2])
         codes: set[int] = set()
         for one, times in counts.items():
             if times >= _HOT:
-                kind = one & KIND
-                if kind == Kind.BRANCH:
-                    self._suspects[one >> A & MOST] = None
-                elif kind in (_ENTER, _RESUME) and (times >= _HOT_LEADING or one >> A & MOST not in self._leading):
-                    codes.add(one >> A & MOST)
+                if one <= MOST:
+                    self._suspects[one] = None
+                elif one & ~MOST in (_ENTER, _RESUME) and (times >= _HOT_LEADING or one & MOST not in self._leading):
+                    codes.add(one & MOST)
+        self._choose()
         if codes:
             self._darken(codes, thread, frame)
         self._flush(thread)
@@ -656,10 +732,11 @@ class PathRecorder(Hooks):
                 _MONITORING.set_local_events(self._tool, code, 0)
         for key in self._dark:
             self._numbers.pop(key, None)
-        thread.log += (word(_LOCATED, code, MOST) for code in codes)
+        for code in codes:
+            thread.log += (_LOCATED + code, MOST)
         self._base(thread, frame)
         self._break_others(thread)
-        for one in [one for one in thread.counts if one & KIND in (_ENTER, _RESUME) and one >> A & MOST in codes]:
+        for one in [one for one in thread.counts if one & ~MOST in (_ENTER, _RESUME) and one & MOST in codes]:
             del thread.counts[one]
 
     def _cool(self, thread: _Thread, frame: FrameType) -> None:
@@ -667,16 +744,50 @@ class PathRecorder(Hooks):
         for code, known in self._dark.values():
             self._numbers[id(code)] = known
             _MONITORING.set_local_events(self._tool, code, self._local_events())
+        if self._dark:  # they begin with an event of all code: that comes back in all code, which costs up to 1 ms
+            _MONITORING.restart_events()
+        else:
+            jumping = {ident for ident, _ in self._off}
+            for code in [code for code in self._kept if id(code) in jumping] if jumping else ():
+                _MONITORING.set_local_events(self._tool, code, 0)
+                _MONITORING.set_local_events(self._tool, code, self._local_events())
         self._dark.clear()
         self._off.clear()
         self._suspects.clear()
         self._hot.clear()
         self._raised.clear()
         self._any_hot = False
-        thread.log.append(_COLD)
+        thread.log.extend(_COLD)
         self._base(thread, frame)
         self._break_others(thread)
-        _MONITORING.restart_events()
+        self._look_at_threads()
+
+    def _look_at_libraries(self, thread: _Thread, frame: FrameType | None) -> None:
+        """Record the functions of packages that lead to a collective here, from here on."""
+        while frame is not None and not is_library_frame(frame):
+            if id(frame.f_code) in self._numbers:
+                return
+            frame = frame.f_back
+        if frame is None or (id(frame.f_code), frame.f_lasti) in self._stood or len(self._stood) >= _SITES:
+            return
+        self._stood.add((id(frame.f_code), frame.f_lasti))
+        inner, found, between = frame, False, list[CodeType]()
+        while frame is not None:
+            ident = id(frame.f_code)
+            if is_library_frame(frame):
+                if ident not in self._numbers and ident not in self._dark:
+                    between.append(frame.f_code)
+            elif ident in self._numbers or ident in self._dark:  # what runs the user's program is none of its packages
+                for code in between:
+                    found = self._number_of(code, user=False) is not None or found
+                between.clear()
+            frame = frame.f_back
+        if found:
+            thread.log.extend(_COLD)
+            self._base(thread, inner)
+            self._break_others(thread)
+            self._look_at_threads()
+            _MONITORING.restart_events()  # that they begin was of no interest before
 
     def _leads(self, frame: FrameType | None) -> bool:
         """Note which functions have led to a collective here; whether one of them was hot as if it did not."""
@@ -685,7 +796,7 @@ class PathRecorder(Hooks):
             ident = id(frame.f_code)
             dark = self._dark.get(ident)
             known = self._numbers.get(ident) if dark is None else dark[1]
-            if known is not None and known not in self._leading:
+            if known is not None and known not in self._leading and known not in self._libraries:
                 self._leading.add(known)
                 hot = any(times >= _HOT for (of, _), times in self._hot.items() if of == ident)
                 found = found or hot or dark is not None
@@ -723,6 +834,7 @@ class PathRecorder(Hooks):
             return None
         thread = self._threads[ident] = _Thread(ident, len(self._threads))
         self._logs[ident] = thread.log
+        self._choose()
         return thread
 
     def _call(self, operation: str, group: int, seq: int, peer: int | None) -> None:
@@ -740,8 +852,10 @@ class PathRecorder(Hooks):
         else:
             site = next((s for f in frames_of(thread.ident) if (s := self._site_of(f))), 0)
         log = thread.log
-        log += (_CALL | site << A | self._text(operation) << B | group << C, number(seq, peer))
+        behind = (_NUMBER + (seq & MOST), seq >> BITS & MOST) if peer is None else packed(number(seq, peer))
+        log += (_CALL + site, self._text(operation) | group << BITS, *behind)
         if here:
+            self._look_at_libraries(thread, frame)
             if thread.counts or self._dear:
                 thread.counts.clear()
                 self._settle()
@@ -757,9 +871,9 @@ class PathRecorder(Hooks):
             self._words += _CALL_WORDS
             if self._words > _FREE_WORDS:
                 self._dear = self._words * _WORD_S > _FREE_S + _SHARE * (perf_counter() - self._began)
-                if self._dear and frame is not None and len(log) > 4 * _OFTEN:
+                if self._dear and frame is not None and len(log) > 8 * _OFTEN:
                     self._thin(thread, frame)
-            if thread.written + len(log) > max(_BASE_EVERY, 8 * thread.base):
+            if thread.written + len(log) // 2 > max(_BASE_EVERY, 8 * thread.base):
                 self._base(thread, frame)
         self._flush(thread)
         if self._undescribed and self._may_describe:
@@ -793,7 +907,7 @@ class PathRecorder(Hooks):
         try:
             log = self._logs.get(get_ident())
             if log is not None and not self.box.silent:
-                log.append(_MARK | self._site(sys._getframe(1)) << A | self._text(what) << B)
+                log.extend((_MARK + self._site(sys._getframe(1)), self._text(what)))
         except BaseException:
             self._trouble()
 
@@ -803,12 +917,13 @@ class PathRecorder(Hooks):
         if self._file is None or not lock.acquire(blocking=False):
             return
         try:
-            words = array("Q", thread.log)
-            if words:
+            numbers = array("I", thread.log)
+            if numbers:
+                words = array("Q", numbers.tobytes())
                 thread.written += len(words)
                 self._words += len(words)
                 self._file.write(thread.place, words)
-                del thread.log[: len(words)]
+                del thread.log[: len(numbers)]
         finally:
             while is_mine(lock):  # also of a call that a signal handler ended while it held it
                 lock.release()

@@ -115,6 +115,11 @@ def _kind(frame: FrameType) -> int:
     return kind
 
 
+def is_library_frame(frame: FrameType) -> bool:
+    """Whether a frame runs code of an installed package other than torch."""
+    return (_kinds.get(id(frame.f_code)) or _kind(frame)) == _LIBRARY
+
+
 def _frame_at(depth: int) -> FrameType | None:
     """A frame of this thread; None: it has fewer, since a thread of C++ (autograd's, of a device) has no Python caller."""
     try:

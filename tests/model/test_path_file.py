@@ -17,6 +17,10 @@ BASE = [word(Kind.BASE, 1), word(Kind.FRAME, 0, 8)]
 DECISION = word(Kind.BRANCH, 4, 9)
 
 
+def in_ring(words):
+    return array("Q", array("I", [half for one in words for half in layout.packed(one)]).tobytes())
+
+
 @pytest.fixture
 def file(tmp_path):
     file = PathFile(str(tmp_path / "rank0.path"))
@@ -43,8 +47,8 @@ def test_what_is_written_is_read(file):
     assert file.say("text", "all_reduce")
     say_code(file, 1, "helper")
     words = [*BASE, DECISION, word(Kind.ENTER, 1, 9), word(Kind.RETURN, 6), word(Kind.CALL, 9, 1, 0), number(7, 3)]
-    file.write(0, array("Q", words[:4]))
-    file.write(0, array("Q", words[4:]))
+    file.write(0, in_ring(words[:4]))
+    file.write(0, in_ring(words[4:]))
     path = read(file)
     assert path.threads == {"MainThread": tuple(words)} and path.texts == ("", "all_reduce")
     assert (path.forgotten, path.missing) == (0, "")
@@ -61,7 +65,7 @@ def test_threads_are_apart_and_a_later_description_counts(file):
     file.say("thread", "worker\n")
     file.say("thread", "MainThread")
     for thread in (0, 1, 0, 2, 1):
-        file.write(thread, array("Q", [*BASE, DECISION]))
+        file.write(thread, in_ring([*BASE, DECISION]))
     say_code(file, 0, "described")
     file.say("missing", "all else")
     path = read(file)
@@ -77,7 +81,7 @@ def test_a_ring_that_was_filled_several_times(file, monkeypatch):
     file._ring = file._ring[:1000]
     written = 0
     for turn in range(300):
-        words = array("Q", [*BASE, *[word(Kind.BRANCH, turn, n) for n in range(turn % 40)]])
+        words = in_ring([*BASE, *[word(Kind.BRANCH, turn, n) for n in range(turn % 40)]])
         file.write(0, words)
         written += len(words) + 1
     path = read(file)
@@ -88,12 +92,12 @@ def test_a_ring_that_was_filled_several_times(file, monkeypatch):
 
 def test_what_is_longer_than_a_piece(file):
     words = [*BASE, *[DECISION] * (3 * layout.PIECE)]
-    file.write(0, array("Q", words))
+    file.write(0, in_ring(words))
     assert read(file).threads["MainThread"] == tuple(words)
 
 
 def test_words_that_are_being_written_are_not_read(file):
-    file.write(0, array("Q", BASE))
+    file.write(0, in_ring(BASE))
     file._head[layout.BEGUN] += layout.WORDS - 2  # over all that was written before
     assert read(file).threads == {}
 
@@ -144,7 +148,7 @@ def test_frames_that_are_none():
 
 
 def test_other_files_are_none(tmp_path):
-    for source in (b"", b"ddpnbPT1", bytes(layout.FILE_SIZE)):
+    for source in (b"", b"ddpnbPT2", bytes(layout.FILE_SIZE)):
         with pytest.raises(ValueError, match="not a path"):
             PathReader(source)
 
@@ -152,7 +156,7 @@ def test_other_files_are_none(tmp_path):
 def test_a_damaged_file_gives_a_path_or_none(file):
     file.say("text", "all_reduce")
     for _ in range(20):
-        file.write(0, array("Q", [*BASE, DECISION, word(Kind.CALL, 9, 1, 0), number(7)]))
+        file.write(0, in_ring([*BASE, DECISION, word(Kind.CALL, 9, 1, 0), number(7)]))
     whole = data(file)
     source = random.Random(1)
     used = [*range(8, 40), *range(layout.TABLE_AT, layout.TABLE_AT + 300), *range(layout.RING_AT, layout.RING_AT + 800)]

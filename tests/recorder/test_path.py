@@ -21,6 +21,7 @@ from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.model.path import KIND, Kind
 from ddpnb.model.path_file import PathReader
+from ddpnb.model.path_lines import executed
 from ddpnb.recorder import path as recorder_path
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
@@ -899,3 +900,79 @@ def test_it_can_be_turned_off(rank, monkeypatch):
     rank.begin(2)
     rank.module(LOOP).train(3, bad=0)
     assert sys.monitoring.get_tool(3) is None and rank.path.threads == {}
+
+
+def test_a_thread_without_collectives_that_runs_the_same_code_leaves_no_decisions(rank):
+    user = rank.module("""
+        import torch, torch.distributed as dist
+        def decide(x):
+            if x:
+                return 1
+            return 2
+        def many(n):
+            for i in range(n):
+                decide(1)
+        def run(call):
+            decide(1)
+            call()
+            decide(1)
+            dist.barrier()
+    """)
+
+    def elsewhere(work):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    run = ["begin decide from 11", "4 -> 5", "return at 5", "begin decide from 13", "4 -> 5", "return at 5"]
+    user.run(lambda: elsewhere(lambda: user.decide(0)))
+    assert rank.told("run")[:-2] == run
+    rank.begin(2)
+    inside = threading.Event()
+    leave = threading.Event()
+    waiting = threading.Thread(target=lambda: user.run(lambda: (inside.set(), leave.wait(60))))
+    waiting.start()
+    inside.wait(60)
+    rank.begin(3)  # the other thread has begun before
+    user.run(lambda: (leave.set(), waiting.join()))
+    assert [word for word in rank.told("run") if "barrier" not in word][:6] == run
+
+
+def test_functions_of_packages_are_recorded_once_they_led_to_a_collective(rank, monkeypatch):
+    monkeypatch.setattr(recorder_path, "is_user_file", lambda file: not file.endswith("library.py"))
+    monkeypatch.setattr(
+        recorder_path, "is_library_frame", lambda frame: frame.f_code.co_filename.endswith("library.py")
+    )
+    library = rank.module(
+        """
+        import torch.distributed as dist
+        def aside(x):
+            return 1 if x else 2
+        def reduce(x):
+            aside(x)
+            if x:
+                dist.barrier()
+        """,
+        "library",
+    )
+    user = rank.module("""
+        def run(reduce, x):
+            reduce(x)
+    """)
+    user.run(library.reduce, 1)
+    assert rank.told("run") == ["barrier #1 of default_pg at 3", "cold", "base of 2", "return at 8"]
+    user.run(library.reduce, 1), user.run(library.reduce, 0)
+    words = told(rank.path)
+    assert words.count("begin reduce from 3") == 2 and "gap" not in words and words.count("cold") == 1
+    assert rank.told("run")[:3] == ["begin reduce from 3", "7 -> 7", "return at 7"]
+    assert {code.function: code.user for code in rank.path.codes if code.branches} == {"reduce": False}
+    assert not any(line.site.file.endswith("library.py") for line in executed(rank.path).lines)
+    monkeypatch.setattr(recorder_path, "_FREE_WORDS", 0)
+    monkeypatch.setattr(recorder_path, "_FREE_S", 0.0)
+    monkeypatch.setattr(recorder_path, "_SHARE", 1e-9)
+    rank.recorder._pause = 60.0
+    for _ in range(40):
+        rank.recorder._mark("iteration")
+    user.run(library.reduce, 1), user.run(library.reduce, 1)
+    assert rank.told("run") == ["barrier #4 of default_pg at 3", "return at 3"]
+    assert "hot reduce" in told(rank.path)

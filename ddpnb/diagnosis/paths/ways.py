@@ -34,11 +34,12 @@ def text_of(sources: Mapping[str, str], shape: Shape, offset: int) -> str:
 
 
 def callers_of(trace: Trace, frame: int) -> tuple[Site, ...]:
+    """The lines of the user's by which a function was entered, outermost first; not those of packages between."""
     found: list[Site] = []
     while frame and trace.parent[frame]:
         site = trace.site[frame]
         frame = trace.parent[frame]
-        if site:
+        if site and trace.shape(frame).code.user:
             found.append(trace.shape(frame).site(site - 1))
     return tuple(reversed(found))
 
