@@ -42,10 +42,12 @@ def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Partin
     ranks = {rank for way in known.ways for rank in way.ranks} & {rank for side in sides for rank in side}
     first = finding.culprits or finding.sides[0]
     order = sorted(ranks, key=lambda rank: (rank not in first, rank))
-    user = known.callers[-1:] if known.site.file not in recording.sources else ()  # the user's line that called a package
+    user = (
+        known.callers[-1:] if known.site.file not in recording.sources else ()
+    )  # the user's line that called a package
     decided = [(rank, site) for site in (*user, known.site) for rank in order]
     decided += [(rank, way.to) for way in known.ways for rank in way.ranks if rank in first and way.to != NO_SITE]
-    if known.kind in (
+    if user or known.kind in (
         "call",
         "operation",
         "loop",

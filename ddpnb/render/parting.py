@@ -196,7 +196,11 @@ def html(parting: Parting, context: int = CONTEXT) -> str:
 
     called = f", called from {linked(shown.callers)}" if shown.callers else ""
     rows = [_row(shown, line) for line in shown.lines]
-    table = markup.table("the source where ranks part", ("ranks", "line", "code"), rows, kind="mono ran fork")
+    table = (
+        markup.table("the source where ranks part", ("ranks", "line", "code"), rows, kind="mono ran fork")
+        if rows
+        else ""
+    )
     ways = "".join(_way(shown, way, linked) for way in shown.ways)
     values = "".join(f"<li>{linked(value)}</li>" for value in shown.values)
     harmless = "".join(f"<li>{linked(one)}</li>" for one in _listed(shown))

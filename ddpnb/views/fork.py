@@ -140,6 +140,8 @@ def _odd(way: Way, parting: Parting) -> bool:
 
 def _lines(parting: Parting, context: int) -> list[ForkLine | None]:
     texts = {number: text.expandtabs(4) for number, text in parting.source}
+    if not texts and not parting.text:  # a package's, which is not in the recording
+        return []
     led: dict[int, list[Way]] = {}
     for way in parting.ways:
         if parting.here(way.to):
