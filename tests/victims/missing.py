@@ -81,6 +81,15 @@ def broadcast_skipped_by_root(rank):
         dist.broadcast(torch.zeros(3), src=0)  # waiting: broadcast_skipped_by_root
 
 
+def one_callback_more(rank):
+    total = torch.ones(3)
+    callbacks = [torch.sum, dist.barrier] if rank == 1 else [torch.sum]
+    for step in range(3):
+        for callback in callbacks:  # culprit: one_callback_more
+            callback(*[total] * (callback is torch.sum))
+        dist.all_reduce(total)  # waiting: one_callback_more
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     globals()[sys.argv[1]](dist.get_rank())

@@ -26,6 +26,7 @@ CASES = {
     ("missing.py", "monitored"): ("DDP301", [2]),
     ("missing.py", "in_thread"): ("DDP301", [0]),
     ("missing.py", "broadcast_skipped_by_root"): ("DDP301", [0]),
+    ("missing.py", "one_callback_more"): ("DDP301", [1]),
     ("mismatch.py", "operation"): ("DDP302", [2]),
     ("mismatch.py", "shape"): ("DDP303", [3]),
     ("mismatch.py", "dtype"): ("DDP304", [1]),

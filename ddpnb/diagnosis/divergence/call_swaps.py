@@ -15,7 +15,7 @@ from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import function_at, relation
 
-ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True)
+ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True, ways_part=True)
 CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
 _CHECKPOINT = "torch.distributed.checkpoint"
 ASYNC_SAVE = (

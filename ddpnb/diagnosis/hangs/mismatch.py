@@ -104,7 +104,11 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     split = Split(all_sides)
     known = parting(recording, all_sides[-1], all_sides[0])
     culprits = collective.odd_ranks or split.blamed(changed) or split.blamed(known.odd if known is not None else ())
-    sides = () if culprits else all_sides
+    ends = {rank for pair in collective.unpaired for rank in pair[:2]} if len(culprits) == 2 else set[int]()
+    if ends and ends == set(culprits):  # the two ends of one exchange: either may have the wrong sizes
+        sides, culprits = tuple((rank,) for rank in culprits), ()
+    else:
+        sides = () if culprits else all_sides
     rest = phrases.besides((rank for side in all_sides for rank in side), culprits)
     waiting = () if sides else rest
     evidence: list[str] = []

@@ -197,6 +197,20 @@ def test_splits_that_do_not_fit_name_the_rank_in_most_broken_pairs():
     assert any("[2, 2, 2]" in text for text in found.evidence)
 
 
+def test_of_one_pair_that_does_not_fit_either_end_may_be_wrong():
+    splits = {1: {"in_splits": (9, 1, 1)}}
+    recording = record(
+        *(
+            Rank(r, 3).calls(
+                "all_to_all_single", line(7), **{"in_splits": (1, 1, 1), "out_splits": (1, 1, 1)} | splits.get(r, {})
+            )
+            for r in range(3)
+        )
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.sides) == ("DDP305", (), ((0,), (1,)))
+
+
 def test_splits_of_wrong_length_never_raise():
     recording = record(
         Rank(0, 3).calls("all_to_all_single", in_splits=(1,), out_splits=(2,)),
