@@ -46,9 +46,10 @@ class Descriptor:
         Raises:
             OSError: it is not ours any more.
         """
-        if not self.is_ours:
+        number = self.number
+        if not self.is_ours or self.number != number:  # another thread may close it meanwhile
             raise OSError(errno.EBADF, "the program has closed this descriptor")
-        return self.number
+        return number
 
     def close(self) -> None:
         """Close it, if it is ours. Safe to call twice."""

@@ -683,12 +683,12 @@ MUTANTS = (
         ("source/test_loops.py",),
     ),
     Mutant(
-        "some-lines-of-an-arm",
-        "source/ways.py",
-        "if header and all(place < min(header) for place in inside):",
-        "if header and any(place < min(header) for place in inside):",
-        "the decision that a rank took is not found where its arm never ran",
-        ("source/test_ways.py", "diagnosis/execution/test_located.py"),
+        "left-loops-are-branches",
+        "diagnosis/paths/shapes.py",
+        "return end > 0 and not any(first <= begins and ends <= end for begins, ends in inside)",
+        "return False",
+        "a rank that left a loop by a break is said to have skipped the call of the others",
+        ("diagnosis/paths/test_partings.py",),
     ),
     Mutant(
         "files-of-one-run-compared",

@@ -243,3 +243,16 @@ def test_a_look_at_what_is_no_socket_leaves_no_descriptor_open():
     finally:
         os.close(end)
         os.close(begin)
+
+
+def test_a_descriptor_that_another_thread_closes_while_it_is_looked_at(tmp_path):
+    class Closing(Descriptor):
+        @property
+        def is_ours(self):
+            os.close(self.number)
+            self.number = -1
+            return True
+
+    closing = Closing(os.open(tmp_path, os.O_RDONLY))
+    with pytest.raises(OSError, match="closed this descriptor"):
+        closing.checked()

@@ -1,4 +1,4 @@
-"""One side of a comparison: how a frame goes on from block to block, to where its way joins that of the other side."""
+"""One side of a comparison: the way of a frame from block to block, to where its way joins that of the other side."""
 
 from __future__ import annotations
 

@@ -149,6 +149,24 @@ def test_a_break_is_a_branch():
     assert (found.kind, found.site.line, found.odd) == ("branch", job.line("stop"), (0,))
 
 
+def test_a_break_leaves_the_loop_in_which_the_others_stay():
+    job = run(
+        """
+        def main(rank):
+            for step in range(5):
+                if step == 2 and rank == 0:  # stop
+                    break
+                all_reduce()
+            for step in range(2):
+                broadcast()
+        """,
+        3,
+    )
+    found = only(job)
+    assert (found.site.line, way(found, 0).says) == (job.line("stop"), "left the loop")
+    assert found.left_loop((0,)) and not found.left_loop((1, 2))
+
+
 @pytest.mark.parametrize("head", ["for step in range(8):", "while True:\n                step += 1"])
 def test_a_harmless_continue_beside_a_break(head):
     """Both meet at the beginning of the loop, also if it can end in between."""
