@@ -87,7 +87,7 @@ def one_callback_more(rank):
     for step in range(3):
         for callback in callbacks:  # culprit: one_callback_more
             callback(*[total] * (callback is torch.sum))
-        dist.all_reduce(total)  # waiting: one_callback_more
+        dist.all_reduce(total)
 
 
 if __name__ == "__main__":
