@@ -103,7 +103,9 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     changed = [rank for rank in calls if _before(recording, collective, rank)]
     split = Split(all_sides)
     known = parting(recording, all_sides[-1], all_sides[0])
-    culprits = collective.odd_ranks or split.blamed(changed) or split.blamed(known.odd if known is not None else ())
+    culprits = collective.odd_ranks or split.blamed(changed)
+    inferred = () if culprits or known is None else split.blamed(known.odd)
+    culprits = culprits or inferred
     ends = {rank for pair in collective.unpaired for rank in pair[:2]} if len(culprits) == 2 else set[int]()
     if ends and ends == set(culprits):  # the two ends of one exchange: either may have the wrong sizes
         sides, culprits = tuple((rank,) for rank in culprits), ()
@@ -129,6 +131,8 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
     if collective.unpaired:
         remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
+    if inferred and known is not None:
+        evidence += skipped_call.by_habit(known, inferred)
     evidence += phrases.undecided(sides)
     place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
     if unpaired:
@@ -160,6 +164,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
         tuple(evidence),
         remedy,
         sides=sides,
+        certainty="likely" if inferred else "proven",
     )
 
 

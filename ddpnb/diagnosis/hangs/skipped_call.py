@@ -46,7 +46,16 @@ def _by_path(recording: Recording, collective: Collective, known: Parting) -> Fi
     left = next((side for side in sides if known.odd and set(known.odd) <= set(side)), None)
     if left is None:
         return one_skipped(collective)
-    return extra(collective, left) if alone == [left] else skipped(collective, left)
+    evidence = by_habit(known, left)
+    return extra(collective, left, evidence) if alone == [left] else skipped(collective, left, evidence)
+
+
+def by_habit(known: Parting, ranks: tuple[int, ...]) -> list[str]:
+    """Why ranks are named although all decided alike and they are not fewer: of decisions the Parting shows it."""
+    fewer = all(len(way.ranks) > len(ranks) for way in known.ways if not set(way.ranks) & set(ranks))
+    if known.kind not in ("call", "operation") or fewer:
+        return []
+    return [f"Before, {phrases.ranks(ranks)} had made another call at this point."]
 
 
 def _made(recording: Recording, ranks: tuple[int, ...], call: Call) -> bool:
@@ -99,7 +108,7 @@ def skipped(
     )
 
 
-def extra(collective: Collective, culprits: tuple[int, ...]) -> Finding:
+def extra(collective: Collective, culprits: tuple[int, ...], evidence: Sequence[str] = ()) -> Finding:
     """These ranks, one of two sides, made a call which the others passed by."""
     (waiting,) = (side for side in collective.sides if side != culprits)
     own, later = collective.calls[culprits[0]], collective.calls[waiting[0]]
@@ -111,7 +120,7 @@ def extra(collective: Collective, culprits: tuple[int, ...]) -> Finding:
         waiting,
         later,
         collective.sites((*culprits, *waiting)),
-        _places(collective, culprits, waiting),
+        (*_places(collective, culprits, waiting), *evidence),
         TOGETHER,
         certainty="likely",
     )
