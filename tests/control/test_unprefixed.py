@@ -25,7 +25,7 @@ pytestmark = pytest.mark.world
 
 # Reads the pipes as torch's thread does, and writes the dumps: NCCL cannot run here.
 _RECORDER = """
-import os, shutil, sys, time
+import contextlib, os, shutil, sys, time
 stem = sys.argv[1]
 pipes = []
 for rank in range(2):
@@ -34,8 +34,9 @@ for rank in range(2):
 print("reads", flush=True)
 while True:
     for rank, pipe in enumerate(pipes):
-        if os.read(pipe, 128) == b"1\\n":
-            shutil.copyfile(f"whole{rank}", f"{stem}dump_{rank}")
+        with contextlib.suppress(BlockingIOError):  # it is open for writing, and nothing is written yet
+            if os.read(pipe, 128) == b"1\\n":
+                shutil.copyfile(f"whole{rank}", f"{stem}dump_{rank}")
     time.sleep(0.05)
 """
 

@@ -57,9 +57,9 @@ def test_a_new_group_ends_it_for_whoever_had_the_exception(release):
 
 
 def test_a_sleeping_main_thread_is_woken(release):
-    threading.Timer(0.1, lambda: (release.ask("why"), release.free([]))).start()
     began = time.monotonic()
     with pytest.raises(Released), release.inside():
+        threading.Timer(0.1, lambda: (release.ask("why"), release.free([]))).start()
         time.sleep(30)
     assert time.monotonic() - began < 20
 
@@ -68,8 +68,8 @@ def test_nothing_is_raised_outside_of_the_users_code_nor_twice(release):
     release.ask("why")
     release.free([])  # at the prompt
     with release.inside():
-        threading.Timer(0.1, release.free, [[]]).start()
         with pytest.raises(Released):
+            threading.Timer(0.1, release.free, [[]]).start()
             time.sleep(30)
         release.free([])  # it was raised: the user's own clean-up goes on
         time.sleep(0.01)
