@@ -10,13 +10,13 @@ import statistics
 import time
 from collections.abc import Callable
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import read
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.render import card
+from ddpnb.rules.diagnose import diagnose
 
 RANKS, CALLS, ROUNDS = (64, 256, 1024, 4096), 50, 3
 FILE, STEP_NS, ROW = "/home/user/train.py", 1_000_000, 8

@@ -110,9 +110,9 @@ def exponent(points: Mapping[int, float] | dict[int, float]) -> float:
 
 def in_process(name: str, world: int, count: int) -> dict[str, Any]:
     """What the child measures: a diagnosis of a Recording, and what is shown of it."""
-    from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.model.recording import Recording
     from ddpnb.render import card
+    from ddpnb.rules.diagnose import diagnose
 
     records = {rank: KINDS[name](rank, world, count) for rank in range(world)}
     recording = Recording(world, records, {handmade.FILE: handmade.SOURCE}, host={"cores": world})

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.reports.facts import Fact, Found, GroupName, Progress, Speaker, WorldSize
 from ddpnb.reports.together import recording
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.views.merged_stacks import merge
 
 RANKS, MISSING, ROUNDS = 16_384, 4711, 7

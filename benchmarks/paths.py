@@ -13,7 +13,7 @@ from types import CodeType
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.diagnosis.paths.partings import ComparedPaths
+from ddpnb.facts.paths.partings import ComparedPaths
 from ddpnb.model.path import Code, Kind, Path, number, word
 from ddpnb.recorder.path_codes import described
 

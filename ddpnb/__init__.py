@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ddpnb.control.run import Run
     from ddpnb.control.startup import Startup
     from ddpnb.control.tensors import TensorByRank
-    from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.errors import (
         CannotWrite,
         DdpnbError,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from ddpnb.render.account import TimeAccount
     from ddpnb.render.parting import Partings, partings
     from ddpnb.render.source_lines import SourceLines, lines
+    from ddpnb.rules.diagnose import diagnose
     from ddpnb.views.status import RankStatus
     from ddpnb.world import World
 
@@ -82,7 +82,7 @@ _NAMES = {
     "ddpnb.control.run": "Run",
     "ddpnb.control.startup": "Startup",
     "ddpnb.control.tensors": "TensorByRank",
-    "ddpnb.diagnosis.diagnose": "diagnose",
+    "ddpnb.rules.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
     "ddpnb.job": "Job attach jobs",

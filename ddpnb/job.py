@@ -8,8 +8,8 @@ from typing import Any, NoReturn, cast
 from ddpnb import arguments
 from ddpnb.control.job_ranks import JobRanks
 from ddpnb.control.run import Run
-from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.errors import UsageError
+from ddpnb.facts.patience import PATIENCE
 from ddpnb.live import LiveRanks
 from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.jobs.found_job import FoundJob

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ddpnb import arguments
 from ddpnb.control import run_requests
-from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.errors import UsageError, WorldError
+from ddpnb.facts.patience import PATIENCE
 from ddpnb.interrupts import put_off
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.early import Early

@@ -14,10 +14,10 @@ from unittest import mock
 
 from ddpnb.bisection.failure import failures
 from ddpnb.control.probing import Prober, Ran, finding_of
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.calls import Site
 from ddpnb.recorder import components
-from tests.diagnosis.recordings import Rank, record
+from ddpnb.rules.diagnose import diagnose
+from tests.rules.recordings import Rank, record
 
 
 class StandIn(ModuleType):

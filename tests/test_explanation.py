@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 import pytest
 
 import ddpnb
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CollectiveMismatch, UsageError
 from ddpnb.explanation import Explanation
 from ddpnb.model.calls import Signature
 from ddpnb.model.findings import Diagnosis, Finding, FindingType
+from ddpnb.rules.finding_types import type_of
 
 RDZV = "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not set"
 TIMED_OUT = "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"

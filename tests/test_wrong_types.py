@@ -85,7 +85,7 @@ WITHOUT_RANKS = {
 
 
 def _recording():
-    from tests.diagnosis.recordings import Rank, record
+    from tests.rules.recordings import Rank, record
 
     return record(Rank(0), Rank(1))
 
@@ -215,9 +215,9 @@ def _healthy():
 
 
 def test_several_ranks_are_spoken_of_as_several():
-    from ddpnb.diagnosis.hangs.endings import _what
     from ddpnb.model.ending import Ending
     from ddpnb.model.recording import RankRecord
+    from ddpnb.rules.hangs.endings import _what
 
     killed = RankRecord(1, ending=Ending("died", -9))
     for ranks, said in (((1,), "rank 1 was killed (SIGKILL)"), ((1, 2), "ranks 1 and 2 were killed (SIGKILL)")):

@@ -341,7 +341,7 @@ MUTANTS = (
         '    "scatter": Direction.FROM_ROOT,\n',
         "",
         "a leaf of a scatter is said to wait for its siblings",
-        ("model/test_collectives.py", "diagnosis/hangs/test_wait_for_graph.py"),
+        ("model/test_collectives.py", "facts/test_waits.py"),
     ),
     Mutant(
         "hold-in-files-of-like-names",
@@ -354,51 +354,51 @@ MUTANTS = (
     # -- diagnosis
     Mutant(
         "wait-with-time-out-is-a-deadlock",
-        "diagnosis/hangs/wait_for_graph.py",
+        "facts/waits.py",
         "needed_ranks(call, rank, missing), _ends(standing, call, patience))",
         "needed_ranks(call, rank, missing))",
         "a healthy program that polls with wait(timeout) is called hung",
-        ("diagnosis/hangs/test_wait_for_graph.py",),
+        ("facts/test_waits.py",),
     ),
     Mutant(
         "blocked-rank-not-at-fault",
-        "diagnosis/hangs/missing_calls.py",
+        "rules/hangs/missing_calls.py",
         " or standings[rank].expired(patience)\n",
         "\n",
         "a rank that sleeps in a lock is not named as the one that the others wait for",
-        ("diagnosis/hangs/test_missing_calls.py", "diagnosis/test_diagnose.py"),
+        ("rules/hangs/test_missing_calls.py", "rules/test_diagnose.py"),
     ),
     Mutant(
         "mismatch-that-one-rank-caught-is-no-hang",
-        "diagnosis/hangs/mismatch.py",
+        "rules/hangs/mismatch.py",
         " and all(\n        _went_on",
         " and any(\n        _went_on",
         "a mismatch that one rank catches, while another ends by it, is a note",
-        ("diagnosis/test_unproven.py", "diagnosis/test_diagnose.py", "world/test_fence.py"),
+        ("rules/test_unproven.py", "rules/test_diagnose.py", "world/test_fence.py"),
     ),
     Mutant(
         "conversion-before-wrapping-blamed",
-        "diagnosis/divergence/sync_batchnorm.py",
+        "rules/divergence/sync_batchnorm.py",
         "wrap.began_ns < conversion.began_ns for wrap in wraps",
         "wrap.began_ns > conversion.began_ns for wrap in wraps",
         "the correct order of convert_sync_batchnorm and DDP is reported, the wrong one is not",
-        ("diagnosis/divergence/test_sync_batchnorm.py",),
+        ("rules/divergence/test_sync_batchnorm.py",),
     ),
     Mutant(
         "devices-are-checkpoints",
-        "diagnosis/checkpoints/one_file.py",
+        "rules/checkpoints/one_file.py",
         'if save.path.startswith("/") and not save.path.startswith("/dev/"):',
         'if save.path.startswith("/"):',
         "a benchmark that saves to /dev/null on all ranks is warned of a race",
-        ("diagnosis/checkpoints/test_one_file.py",),
+        ("rules/checkpoints/test_one_file.py",),
     ),
     Mutant(
         "long-time-out-in-minutes",
-        "diagnosis/environment/timeouts.py",
+        "rules/environment/timeouts.py",
         "_LONG_S = 4 * 3600.0",
         "_LONG_S = 4 * 60.0",
         "every group with a time-out of five minutes is reported as one of many hours",
-        ("diagnosis/environment/test_timeouts.py",),
+        ("rules/environment/test_timeouts.py",),
     ),
     # -- observe
     Mutant(
@@ -673,7 +673,7 @@ MUTANTS = (
         "the efficiency of a scaling run is that against a run that crashed in its first steps",
         ("timing/test_scaling.py",),
     ),
-    # -- source, views, explanations
+    # -- source, views, messages
     Mutant(
         "with-swallows-nothing",
         "source/loops.py",
@@ -684,11 +684,11 @@ MUTANTS = (
     ),
     Mutant(
         "left-loops-are-branches",
-        "diagnosis/paths/shapes.py",
+        "facts/paths/shapes.py",
         "return end > 0 and not any(first <= begins and ends <= end for begins, ends in inside)",
         "return False",
         "a rank that left a loop by a break is said to have skipped the call of the others",
-        ("diagnosis/paths/test_partings.py",),
+        ("facts/paths/test_partings.py",),
     ),
     Mutant(
         "files-of-one-run-compared",
@@ -700,11 +700,11 @@ MUTANTS = (
     ),
     Mutant(
         "one-error-twice",
-        "explanations/messages/explain.py",
+        "rules/messages/explain.py",
         "        if explained is not None and explained.code not in codes:\n",
         "        if explained is not None:\n",
         "ddpnb explain gives one error twice: that of the exception, and that of the log line above it",
-        ("explanations/messages/test_explain.py",),
+        ("rules/messages/test_explain.py",),
     ),
     # -- bisection, re-enactment
     Mutant(
@@ -790,11 +790,11 @@ MUTANTS = (
     ),
     Mutant(
         "failure-of-ranks-fails-the-command",
-        "diagnosis/diagnose.py",
+        "rules/diagnose.py",
         "    if recording.command == 0:\n",
         "    if recording.command == -1:\n",
         "ranks that Ray ends once it has their results are a crash",
-        ("diagnosis/test_command_status.py",),
+        ("rules/test_command_status.py",),
     ),
     Mutant(
         "signal-that-was-put-off-dropped",
@@ -838,18 +838,18 @@ MUTANTS = (
     ),
     Mutant(
         "every-compilation-is-a-cause",
-        "diagnosis/causes/compiled.py",
+        "rules/causes/compiled.py",
         "        if usual is None or _kind(call) != _kind(usual):\n",
         "        if True:\n",
         "a rank that compiled again for a smaller batch, and called the same, is blamed for a hang",
-        ("diagnosis/causes/test_compiled.py",),
+        ("rules/causes/test_compiled.py",),
     ),
     Mutant(
         "waiting-for-a-compiler-is-no-work",
-        "diagnosis/hangs/rank_state.py",
+        "facts/standings.py",
         'process.activity == "idle" and not compiles(record)',
         'process.activity == "idle"',
         "a rank whose compiler runs in another process is called blocked",
-        ("diagnosis/causes/test_compiled.py",),
+        ("rules/causes/test_compiled.py",),
     ),
 )

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.bisection.recorded import START, Located
 from ddpnb.bisection.steps import Bound, bound_of, facts_of, lines_of
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model import phrases
 from ddpnb.model.checkpoints import checkpoints as passed_by
 from ddpnb.model.checkpoints import first_not_passed_by_all, last_passed, named, with_line
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.recording import Recording
+from ddpnb.rules.diagnose import diagnose
 
 CHECKPOINT = "checkpoint"
 END = "end"  # after the last one

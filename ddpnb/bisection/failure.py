@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.bisection.algorithms import Answer
-from ddpnb.diagnosis.causes.usage_errors import REFUSED
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.rules.causes.usage_errors import REFUSED
 
 Place = tuple[str, int, str]
 _NO_PLACES: frozenset[Place] = frozenset()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ddpnb.bisection.recorded import START, Located
-from ddpnb.diagnosis.divergence.digests import differing, models_of
+from ddpnb.facts.digests import differing, models_of
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Sample
 

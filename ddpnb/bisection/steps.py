@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddpnb.bisection.recorded import START, Located, at_lines, in_sides, pair_of, sites_to_json
-from ddpnb.diagnosis.divergence.digests import (
+from ddpnb.facts.digests import (
     Difference,
     by_turn,
     comparable,

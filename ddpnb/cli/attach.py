@@ -36,9 +36,9 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb.cli import claim, say
     from ddpnb.cli.run import save, show_diagnosis
     from ddpnb.control import nccl_status, unprefixed
-    from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.job import attach, jobs
     from ddpnb.render import stacks
+    from ddpnb.rules.diagnose import diagnose
     from ddpnb.views.merged_stacks import merge
 
     if arguments.target is None:

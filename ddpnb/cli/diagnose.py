@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the files and show the diagnosis; returns the exit status."""
     from ddpnb.cli.run import claim_results, save, show_diagnosis, show_lines
-    from ddpnb.diagnosis.diagnose import diagnose
     from ddpnb.render.report import sources
+    from ddpnb.rules.diagnose import diagnose
 
     claim_results(arguments)
     recording = _recording(arguments)

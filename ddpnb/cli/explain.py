@@ -8,9 +8,9 @@ import sys
 from ddpnb.cli import show
 from ddpnb.errors import UsageError
 from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
-from ddpnb.explanations import catalogue
 from ddpnb.render import pages
 from ddpnb.render.terminal import wants_colour
+from ddpnb.rules import catalogue
 
 HELP = "explain a finding (DDP301) or an error text, and how to fix it"
 STATUS_UNKNOWN = 1

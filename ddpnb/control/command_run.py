@@ -21,7 +21,6 @@ from ddpnb.control.group_watch import GroupWatch
 from ddpnb.control.plain_run import prepare_logs
 from ddpnb.control.run import Run
 from ddpnb.control.run_monitor import RunMonitor
-from ddpnb.diagnosis.outcome import is_refused
 from ddpnb.errors import WorldError
 from ddpnb.files import private
 from ddpnb.model.findings import Diagnosis, Finding
@@ -31,6 +30,7 @@ from ddpnb.processes.jobs.command import Command, may_leave_host
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.jobs.kept_connections import KeptConnections
+from ddpnb.rules.outcome import is_refused
 from ddpnb.texts import printable
 
 if TYPE_CHECKING:

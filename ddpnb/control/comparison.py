@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.diagnosis.divergence.digests import first_difference, models_of
 from ddpnb.errors import WorldError
+from ddpnb.facts.digests import first_difference, models_of
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording

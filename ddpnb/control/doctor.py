@@ -17,10 +17,6 @@ from ddpnb.control import measurements
 from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.release import Releasing
-from ddpnb.diagnosis import rules
-from ddpnb.diagnosis.environment.variables import DEPRECATED_VARIABLE
-from ddpnb.diagnosis.finding_types import type_of
-from ddpnb.diagnosis.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.explanation import explain
 from ddpnb.files import write_whole
 from ddpnb.model import phrases
@@ -33,6 +29,10 @@ from ddpnb.render import card, checkup, markup
 from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
 from ddpnb.render.terminal import output
+from ddpnb.rules import rules
+from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE
+from ddpnb.rules.finding_types import type_of
+from ddpnb.rules.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.views import startup_waits
 
 _NOTES = ("DDP207",)  # what is slow, but not wrong

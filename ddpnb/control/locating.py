@@ -20,12 +20,12 @@ from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection, Runs
 from ddpnb.control.probing import Ran, finding_of
 from ddpnb.control.worktrees import Repository
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.recording import Recording
 from ddpnb.processes.environment import working_directory
 from ddpnb.recorder import protocol
 from ddpnb.render.text import relative
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import printable
 
 # what is searched, and how it is read

@@ -14,7 +14,6 @@ from typing import Any, TextIO
 
 from ddpnb import arguments
 from ddpnb.control.warnings import Warnings
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CannotWrite, Interrupted
 from ddpnb.files import write_private
 from ddpnb.model import phrases
@@ -27,6 +26,7 @@ from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.watchdog import Watchdog
 from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.rules.diagnose import diagnose
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
 _PASS_ON_S = 1.0  # after which they get the signal in any case

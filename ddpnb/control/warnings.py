@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpnb.diagnosis import unproven
 from ddpnb.model import phrases
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
 from ddpnb.render.text import relative
+from ddpnb.rules import unproven
 
 
 class Warnings:

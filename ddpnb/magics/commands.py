@@ -16,7 +16,6 @@ from ddpnb.control.faults import Injection
 from ddpnb.control.release import Freed
 from ddpnb.control.results import FrameDiff, WorldStatus
 from ddpnb.control.run_requests import FENCES, shown_name
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import CellFailed, UsageError
 from ddpnb.launching import launch
 from ddpnb.magics import arguments
@@ -30,6 +29,7 @@ from ddpnb.processes.devices import count_gpus
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
 from ddpnb.render.text import relative
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import printable
 from ddpnb.world import World, open_worlds
 

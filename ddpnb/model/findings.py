@@ -51,7 +51,7 @@ class FindingType:
 
     @property
     def page(self) -> str:
-        """The file of its page in ``explanations/catalogue/pages``."""
+        """The file of its page in ``rules/catalogue/pages``."""
         return f"{self.code}.md"
 
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from ddpnb.diagnosis.patience import PATIENCE
 from ddpnb.errors import UsageError
+from ddpnb.facts.patience import PATIENCE
 from ddpnb.model import phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.names import given_name

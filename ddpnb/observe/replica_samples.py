@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ddpnb.diagnosis.divergence.digests import differing
+from ddpnb.facts.digests import differing
 from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.replicas import UNWRAPPED, Model, Sample
 from ddpnb.model.samples import SampleReader, contents, loss_of, step_of

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.blackbox import Status
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Activity, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import shortened
 
 _TICK_S = 0.05

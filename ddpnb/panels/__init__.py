@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.run import Run
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.job import Job
 from ddpnb.loading import load
 from ddpnb.model.recording import Recording
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.world import World
 
 if TYPE_CHECKING:

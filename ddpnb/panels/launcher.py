@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Mapping
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.job import attach, jobs
 from ddpnb.launching import launch
 from ddpnb.live import LiveRanks
@@ -20,6 +19,7 @@ from ddpnb.panels.panel import Panel
 from ddpnb.panels.recorded import Recorded
 from ddpnb.panels.tasks import Tasks
 from ddpnb.render import controls
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.widgets.fragment import Fragment
 
 _MOST = 8

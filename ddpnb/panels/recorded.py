@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 import ipywidgets
 
 from ddpnb import reenacting
-from ddpnb.diagnosis.before_the_end import while_waiting
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
+from ddpnb.facts.before_the_end import while_waiting
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.panels import variable
@@ -24,6 +23,7 @@ from ddpnb.render import card, saved
 from ddpnb.render import recorded as render
 from ddpnb.render import reenactment as words
 from ddpnb.render.report import sources
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import shell_word
 from ddpnb.views import board as boards
 from ddpnb.widgets.fragment import Fragment

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ddpnb.diagnosis.diagnose import diagnose
-from ddpnb.diagnosis.hangs.stacks_alone import SAME_COLLECTIVE
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import NO_SITE, CallState, Group
 from ddpnb.model.events.startup import NewGroup
@@ -17,6 +15,8 @@ from ddpnb.reenactment.plan import NEW_GROUP, LiveGroup, Part, Plan, Step
 from ddpnb.reenactment.reduction import Reduced, reduce
 from ddpnb.reenactment.representatives import chosen, classes, role
 from ddpnb.reenactment.tensors import Scale, Small, Tensor, compared_by_size, eager
+from ddpnb.rules.diagnose import diagnose
+from ddpnb.rules.hangs.stacks_alone import SAME_COLLECTIVE
 from ddpnb.source.paths import parting, path_to
 
 MOST = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ddpnb.diagnosis.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.reenactment.plan import Part, Plan, Step
+from ddpnb.rules.hangs.uneven_iterations import UNEVEN_ITERATIONS
 
 _LONGEST_BODY = 12  # lines of a loop
 _MATCH = {True: 4, False: 1}  # how much two steps that share a line speak for it: the same collective, another one

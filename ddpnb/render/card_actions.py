@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.explanations import catalogue
 from ddpnb.render import markup, pages
+from ddpnb.rules import catalogue
 
 _TAGS = (("<strong>", "<b>"), ("</strong>", "</b>"), ("<em>", "<i>"), ("</em>", "</i>"))  # what the page allows
 

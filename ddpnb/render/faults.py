@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ddpnb.explanations import catalogue
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS, Kind
 from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
+from ddpnb.rules import catalogue
 
 _PLACES = {
     "door": "at a collective",

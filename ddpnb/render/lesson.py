@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from ddpnb.explanations import catalogue
 from ddpnb.render import markup
+from ddpnb.rules import catalogue
 from ddpnb.texts import printable
 
 # Of Markdown only paragraphs, lists, code and emphasis: the page allows no more in a part of the dashboard.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from ddpnb.diagnosis.before_the_end import while_waiting
 from ddpnb.errors import UsageError
+from ddpnb.facts.before_the_end import while_waiting
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import account as accounts

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from ddpnb.explanations import catalogue
-from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, Page
 from ddpnb.model.findings import Finding
 from ddpnb.render import card, markup
 from ddpnb.render.terminal import Paragraph, columns, output
+from ddpnb.rules import catalogue
+from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, Page
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ddpnb.diagnosis.paths import partings as compared
 from ddpnb.errors import UsageError
+from ddpnb.facts.paths import partings as compared
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.parting import Parting

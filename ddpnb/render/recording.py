@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.files import write_whole
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.views import curves
 from ddpnb.views.gradient_norms import gradient_norms
 from ddpnb.views.lanes import lanes

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ddpnb.diagnosis.hangs.rank_state import Standing, standings
-from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.facts.standings import Standing, standings
+from ddpnb.facts.waits import waits
 from ddpnb.model import checkpoints
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.events.runs import Checkpoint

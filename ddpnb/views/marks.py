@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from ddpnb.diagnosis.hangs.rank_state import Standing, standings
-from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.facts.standings import Standing, standings
+from ddpnb.facts.waits import waits
 from ddpnb.model.calls import Call, CallState
 from ddpnb.model.collectives import call_in
 from ddpnb.model.events.startup import InitProcessGroup

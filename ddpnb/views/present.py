@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ddpnb.diagnosis.hangs.rank_state import Standing, standings
-from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.facts.standings import Standing, standings
+from ddpnb.facts.waits import waits
 from ddpnb.model import phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
 from ddpnb.model.findings import Diagnosis, Finding

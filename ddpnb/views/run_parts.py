@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddpnb.diagnosis.once import once
+from ddpnb.facts.once import once
 from ddpnb.model.calls import CallState, Site
 from ddpnb.model.executed_lines import CommonWindow, ExecutedLines, common_windows
 from ddpnb.model.recording import RankRecord, Recording

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddpnb.diagnosis.compilations import named
-from ddpnb.diagnosis.hangs.rank_state import Standing, compiles, standings
-from ddpnb.diagnosis.hangs.wait_for_graph import waits
+from ddpnb.facts.compilations import named
+from ddpnb.facts.standings import Standing, compiles, standings
+from ddpnb.facts.waits import waits
 from ddpnb.model import checkpoints, phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.events.runs import Elsewhere, RanksPart

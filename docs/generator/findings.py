@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ddpnb import pitfalls
-from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, Page, page, pages
+from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, Page, page, pages
 
 _INDEX = f"""\
 # Findings

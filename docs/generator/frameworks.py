@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpnb.explanations.catalogue import page
+from ddpnb.rules.catalogue import page
 
 TABLE = "docs/frameworks.md"
 _PROGRAMS = "tests/matrix/programs"

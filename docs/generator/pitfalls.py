@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from ddpnb import pitfalls
-from ddpnb.explanations.catalogue import page
+from ddpnb.rules.catalogue import page
 
 
 def written() -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from ddpnb.bisection.checkpoints import checkpoints
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import Recording
 from tests.bisection.test_steps import thinned
-from tests.diagnosis.recordings import Rank, line, record
+from tests.rules.recordings import Rank, line, record
 
 AT = line(40)
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpnb.bisection.modules import modules
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
-from tests.diagnosis.recordings import Rank, record
+from tests.rules.recordings import Rank, record
 
 OUTPUTS = {"0 (Linear)": 11.0, "1 (ReLU)": 12.0, "2 (Linear)": 13.0, "(model) (Net)": 13.0}
 GRADIENTS = {"2.bias": 21.0, "2.weight": 22.0, "0.bias": 23.0, "0.weight": 24.0}

@@ -8,8 +8,8 @@ import pytest
 
 from ddpnb.bisection.steps import steps
 from ddpnb.model.recording import Recording
-from tests.diagnosis.recordings import Rank, line, record
-from tests.diagnosis.training import tensor
+from tests.rules.recordings import Rank, line, record
+from tests.rules.training import tensor
 
 AT = line(40)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from ddpnb.model.calls import Group
 from ddpnb.model.recording import Recording
 from tests.browser.conftest import check_access, of, picture
-from tests.diagnosis.recordings import FILE, Rank, line
+from tests.rules.recordings import FILE, Rank, line
 
 pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 RANKS, CULPRIT, BEHIND = 2048, 1717, 100

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from ddpnb.cli import main
-from ddpnb.explanations.catalogue import codes
+from ddpnb.rules.catalogue import codes
 
 DDPNB = [sys.executable, "-m", "ddpnb", "explain"]
 ERROR = "RuntimeError: Timed out waiting 5000ms for recv operation to complete\n"

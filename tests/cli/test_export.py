@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.diagnosis.recordings import Rank, line, record
+from tests.rules.recordings import Rank, line, record
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from ddpnb.control import comparison
 from ddpnb.control.comparison import Comparison, TensorDifference, compare, of_recording
 from ddpnb.errors import WorldError
-from tests.diagnosis.recordings import Rank, record
+from tests.rules.recordings import Rank, record
 
 
 class Ranks:

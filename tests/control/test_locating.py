@@ -12,7 +12,7 @@ from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError
 from tests.bisection.test_modules import of, rank
 from tests.bisection.test_steps import drifting, thinned
-from tests.diagnosis.recordings import Rank, record
+from tests.rules.recordings import Rank, record
 
 COARSE = thinned(drifting("updated", 6), lambda step: step % 4 == 0)
 FINE = drifting("updated", 6)

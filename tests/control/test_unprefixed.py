@@ -14,8 +14,8 @@ import pytest
 import ddpnb
 from ddpnb.cli import main
 from ddpnb.control import unprefixed
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
+from ddpnb.rules.diagnose import diagnose
 from tests.cli.jobs import STARTS, end, wait_for_job, write
 from tests.processes.nccl_ras import Server
 from tests.processes.nccl_ras import job as answer

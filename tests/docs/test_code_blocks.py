@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "ddpnb/explanations/catalogue/pages").glob("*.md")),
+    *sorted((ROOT / "ddpnb/rules/catalogue/pages").glob("*.md")),
     *sorted((ROOT / "notebooks").rglob("*.md")),
 ]
 documents = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 import ddpnb
 from ddpnb import cli, pitfalls
-from ddpnb.explanations.catalogue import pages
+from ddpnb.rules.catalogue import pages
 from docs.generator import api, commands, frameworks
 from docs.generator.docstrings import attributes, split_raises
 from docs.generator.links import Links

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ddpnb.lint.tally import tally
 from ddpnb.model.recording import RankRecord, Recording
-from tests.diagnosis.recordings import FILE, Rank, line, record
+from tests.rules.recordings import FILE, Rank, line, record
 
 
 def test_calls_are_counted_by_rank_and_place():

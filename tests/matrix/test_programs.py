@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
+from ddpnb.rules.finding_types import type_of
 from tests.matrix.program import PROGRAMS, programs
 
 HERE = Path(__file__).parent

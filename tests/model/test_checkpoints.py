@@ -11,7 +11,7 @@ from ddpnb.model.checkpoints import checkpoints, first_not_passed_by_all, last, 
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.recording import Recording
 from ddpnb.model.recording_file import load
-from tests.diagnosis.recordings import FILE, Rank, line, record
+from tests.rules.recordings import FILE, Rank, line, record
 
 
 def rank(number, *names, world=2):

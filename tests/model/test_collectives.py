@@ -19,7 +19,7 @@ from ddpnb.model.collectives import (
     root_of,
 )
 from ddpnb.model.recording import Recording
-from tests.diagnosis.recordings import Rank, group, record, world_group
+from tests.rules.recordings import Rank, group, record, world_group
 
 PAIR = group(0, 1)
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.explanations import catalogue
 from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS, Fault, fault, variables
+from ddpnb.rules import catalogue
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)

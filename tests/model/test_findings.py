@@ -5,13 +5,13 @@ import json
 
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.errors import CannotWrite
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
-from tests.diagnosis.recordings import Rank, diagnose, line, record
+from ddpnb.rules.finding_types import type_of
 from tests.render.findings import USUAL, hang
 from tests.render.partings import SKIPS
+from tests.rules.recordings import Rank, diagnose, line, record
 
 FINDING_KEYS = {
     "code", "name", "severity", "certainty", "hint", "parting", "summary", "culprits", "sides", "waiting", "collective", "where", "tensors", "evidence", "remedy",

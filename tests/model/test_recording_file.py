@@ -24,7 +24,7 @@ from ddpnb.model.recording import Child, Process, Recording
 from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.model.stacks import Frame
 from ddpnb.model.startup import StartupState, StepState
-from tests.diagnosis.recordings import Rank, Script, record
+from tests.rules.recordings import Rank, Script, record
 
 SCRIPT = Script(
     """

@@ -13,12 +13,12 @@ import pytest
 
 import ddpnb
 from ddpnb.cli import main
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model import blackbox
 from ddpnb.observe import records
 from ddpnb.observe.recorded_host import host_in
 from ddpnb.recorder import protocol
+from ddpnb.rules.diagnose import diagnose
 from tests.cli import commands
 from tests.observe import cluster
 

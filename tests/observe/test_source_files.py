@@ -14,7 +14,7 @@ from ddpnb.model.path import Code, Path
 from ddpnb.model.recording import RankRecord
 from ddpnb.observe import source_files
 from ddpnb.observe.source_files import SourceFiles
-from tests.diagnosis.recordings import Rank
+from tests.rules.recordings import Rank
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from ddpnb.model.blackbox import Status
 from ddpnb.model.ending import Ending
 from ddpnb.observe import watchdog as module
 from ddpnb.observe.watchdog import Watchdog
-from tests.diagnosis.recordings import Rank, line, record
+from tests.rules.recordings import Rank, line, record
 
 PATIENCE = 10.0
 HANG = record(Rank(0, 2).waits("all_reduce", line(9)), Rank(1, 2).finishes())

@@ -13,7 +13,7 @@ from nbconvert import HTMLExporter
 
 from ddpnb.panels import kept as kept_module
 from ddpnb.panels.kept import Kept
-from tests.diagnosis.recordings import Rank, diagnose, line, record
+from tests.rules.recordings import Rank, diagnose, line, record
 
 VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "m"}, "text/plain": "all of it"}
 

@@ -9,7 +9,7 @@ import pytest
 
 RANK = "ddpnb.recorder.rank", "ddpnb.recorder.control_channel", "ddpnb.recorder.door", "ddpnb.recorder.script"
 READER = (
-    "ddpnb.diagnosis.diagnose",
+    "ddpnb.rules.diagnose",
     "ddpnb.render.card",
     "ddpnb.render.pages",
     "ddpnb.model.findings",

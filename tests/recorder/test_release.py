@@ -56,11 +56,15 @@ def test_a_new_group_ends_it_for_whoever_had_the_exception(release):
     assert not release.wanted
 
 
+def _sleep_while(another_thread_does):
+    threading.Timer(0.1, another_thread_does).start()
+    time.sleep(30)
+
+
 def test_a_sleeping_main_thread_is_woken(release):
     began = time.monotonic()
     with pytest.raises(Released), release.inside():
-        threading.Timer(0.1, lambda: (release.ask("why"), release.free([]))).start()
-        time.sleep(30)
+        _sleep_while(lambda: (release.ask("why"), release.free([])))
     assert time.monotonic() - began < 20
 
 
@@ -69,8 +73,7 @@ def test_nothing_is_raised_outside_of_the_users_code_nor_twice(release):
     release.free([])  # at the prompt
     with release.inside():
         with pytest.raises(Released):
-            threading.Timer(0.1, release.free, [[]]).start()
-            time.sleep(30)
+            _sleep_while(lambda: release.free([]))
         release.free([])  # it was raised: the user's own clean-up goes on
         time.sleep(0.01)
 

@@ -14,11 +14,11 @@ import pytest
 
 from benchmarks.executed import Executed
 from ddpnb.control.run import Run
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model import recording_file
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.world import World
 from tests.recordings.portable import ROOT, portable, without_tracer
 from tests.recordings.text import kinds

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model import recording_file
-from tests.diagnosis.recordings import Rank, Script, record
+from ddpnb.rules.diagnose import diagnose
 from tests.recordings.portable import ROOT, portable
 from tests.recordings.scenario import FOLDER, LIVE
 from tests.recordings.text import masked, text
+from tests.rules.recordings import Rank, Script, record
 
 FILES = sorted(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.ddpnb"))
 SCRIPT = Script(

@@ -3,7 +3,7 @@
 from ddpnb.model.calls import CallState
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
-from tests.diagnosis.recordings import Script, group, line, recorded
+from tests.rules.recordings import Script, group, line, recorded
 
 LOOP = Script(
     """

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.model.report import Report
 from ddpnb.reenactment.agreement import compare
 from ddpnb.reenactment.planning import plan_of
-from tests.diagnosis.recordings import Rank, line, record
+from ddpnb.rules.diagnose import diagnose
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
+from tests.rules.recordings import Rank, line, record
 
 
 def planned(kind):

@@ -9,9 +9,9 @@ from ddpnb.model.calls import Signature
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.report import Report
 from ddpnb.reenactment.planning import plan_of
-from tests.diagnosis.recordings import Rank, line, record, recorded
 from tests.reenactment import programs
 from tests.reenactment.programs import recording_of
+from tests.rules.recordings import Rank, line, record, recorded
 
 
 def part(plan, rank):

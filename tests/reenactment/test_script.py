@@ -9,9 +9,9 @@ from ddpnb.model.calls import CallState, Group, Signature, Site
 from ddpnb.model.stacks import Frame
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
-from tests.diagnosis.recordings import Rank, line, record, recorded
 from tests.reenactment import programs
 from tests.reenactment.programs import KINDS, body, recording_of, script
+from tests.rules.recordings import Rank, line, record, recorded
 
 HEAD = ['rank = int(os.environ["RANK"])', 'dist.init_process_group("gloo", timeout=TIMEOUT)']
 

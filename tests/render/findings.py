@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
+from ddpnb.rules.finding_types import type_of
 from tests.render import partings
 
 SITE = Site("/home/user/train.py", 91, "main")

@@ -15,8 +15,8 @@ from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board
 from ddpnb.render.rank_states import LOOKS
 from ddpnb.views.board import Tile, tiles
-from tests.diagnosis.recordings import Rank, line, record
 from tests.render.reading import HOSTILE, Reading, harmless
+from tests.rules.recordings import Rank, line, record
 
 WAITING = Tile((0,), RankState.WAITING, "all_reduce #57 of default_pg", (1,), 3.0, line(91), 8, 4711, "cuda:0")
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
 from ddpnb.render import card
 from ddpnb.render.terminal import output
+from ddpnb.rules.finding_types import type_of
 from tests.render.findings import USUAL, hang, saying
 from tests.render.test_terminal import Terminal
 

@@ -22,8 +22,8 @@ from ddpnb.render.figures.timeline import timeline
 from ddpnb.render.palette import FIGURES, INK, RANKS
 from ddpnb.timing.scaling import compare
 from ddpnb.views.lanes import Lanes, lanes
-from tests.diagnosis.recordings import Rank, diagnose, line, record
 from tests.render.accounts import rank as rank_account
+from tests.rules.recordings import Rank, diagnose, line, record
 
 
 def hang():

@@ -13,8 +13,8 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.render import saved
 from ddpnb.render.page import page
 from ddpnb.views import board
-from tests.diagnosis.recordings import Rank, Script, diagnose, line, record, world_group
 from tests.render.reading import Reading
+from tests.rules.recordings import Rank, Script, diagnose, line, record, world_group
 
 NASTY = '</style></pre><script>alert(1)</script><img src=x onerror="x()">'
 SCRIPT = Script("""

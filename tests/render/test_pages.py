@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
-from ddpnb.explanations.catalogue import CHAPTERS, UNTESTED, page, pages
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.render import pages as render
+from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, page, pages
+from ddpnb.rules.finding_types import type_of
 from tests.render.blocks import blocks
 from tests.render.test_card import HOSTILE as HOSTILE_TEXT
 from tests.render.test_card_html import HOSTILE as HOSTILE_HTML

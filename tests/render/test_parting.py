@@ -13,10 +13,10 @@ from ddpnb.model.path import Kind, Path, word
 from ddpnb.render import card
 from ddpnb.render.parting import Partings, html, paragraphs
 from ddpnb.render.terminal import output
-from tests.diagnosis.recordings import Rank, record
 from tests.render.findings import USUAL, hang
 from tests.render.partings import SKIPS, at, saying
 from tests.render.reading import HOSTILE, Reading
+from tests.rules.recordings import Rank, record
 
 SHOWN = """\
 Ranks part at a decision: train.py:8 in train, called from train.py:16 in main

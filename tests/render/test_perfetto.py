@@ -15,7 +15,7 @@ from ddpnb.model.marks import Mark
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.replicas import Sample
 from ddpnb.render import perfetto
-from tests.diagnosis.recordings import Rank, diagnose, line, record, world_group
+from tests.rules.recordings import Rank, diagnose, line, record, world_group
 
 WORLD = world_group(2)
 MS = 1_000_000

@@ -10,8 +10,8 @@ import ddpnb
 from ddpnb.errors import UsageError
 from ddpnb.render.source_lines import html, text
 from ddpnb.views.source_lines import source_view
-from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading
+from tests.rules.recordings import Rank, record
 from tests.views.test_source_lines import SCRIPT, USUAL, hung, of, trains
 
 SHOWN = """\

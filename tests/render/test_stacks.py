@@ -7,8 +7,8 @@ import pytest
 from ddpnb.model.stacks import Frame
 from ddpnb.render import stacks
 from ddpnb.views.merged_stacks import Branch, merge
-from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
+from tests.rules.recordings import Rank, record
 
 MAIN = Frame("…/user/train.py", 90, "main")
 STEP = Frame("…/user/train.py", 40, "step")

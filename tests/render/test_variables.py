@@ -8,8 +8,8 @@ from ddpnb.model.calls import Site
 from ddpnb.model.stacks import Frame
 from ddpnb.render import variables
 from ddpnb.views.frame_variables import Row, SideBySide, opened, side_by_side
-from tests.diagnosis.recordings import Rank, record
 from tests.render.reading import HOSTILE, Reading, harmless
+from tests.rules.recordings import Rank, record
 
 
 def laid(*locals_of_ranks, line=91):

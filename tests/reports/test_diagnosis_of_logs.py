@@ -2,8 +2,8 @@
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.reports import formats, logs, together
+from ddpnb.rules.diagnose import diagnose
 from tests.reports.reading import NOISE
 from tests.reports.test_exceptions import trace
 from tests.reports.test_launchers import row, table

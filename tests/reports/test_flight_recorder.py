@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import CallState
 from ddpnb.reports import files, flight_recorder, together
 from ddpnb.reports.facts import Calls, Progress, WorldSize
+from ddpnb.rules.diagnose import diagnose
 from tests.reports.dumps import DEFAULT, FRAMES, START, TORCH, VERSIONS, call, calls, dump, facts, notes, write
 
 WORLD = {"0": ("default_pg", [0, 1])}

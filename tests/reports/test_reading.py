@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.loading import load
+from ddpnb.rules.diagnose import diagnose
 from tests.reports.test_end_to_end import NCCL, OLD_WATCHDOG, PY_SPY, STORE
 from tests.reports.told import report, waits
 

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.loading import load
+from ddpnb.rules.diagnose import diagnose
 from tests.reports import real
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.reports import files, flight_recorder, together
 from ddpnb.reports.dumps import windows
 from ddpnb.reports.facts import Calls
+from ddpnb.rules.diagnose import diagnose
 from tests.reports.dumps import call, dump, facts, write
 
 WORLD = {"0": ("default_pg", list(range(4)))}

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from ddpnb import texts
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.explanation import explain
 from ddpnb.loading import load
@@ -29,6 +28,7 @@ from ddpnb.reenactment.script import script_of
 from ddpnb.render import card
 from ddpnb.render.recording import save_html, save_perfetto
 from ddpnb.render.report import sources
+from ddpnb.rules.diagnose import diagnose
 from tests.security.test_exported_scripts import check
 
 HERE = Path(__file__).parent

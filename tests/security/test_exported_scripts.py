@@ -17,17 +17,17 @@ from typing import Any
 import pytest
 
 from ddpnb.control.bisecting import Bisection
-from ddpnb.diagnosis.environment.own_ranks import find
 from ddpnb.errors import UsageError
 from ddpnb.panels.findings import is_ours
 from ddpnb.reenacting import export
 from ddpnb.reenactment import header, script
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
+from ddpnb.rules.environment.own_ranks import find
 from ddpnb.texts import comment, shell_word
-from tests.diagnosis.environment.test_own_ranks import starts
-from tests.diagnosis.recordings import record
 from tests.reenactment.programs import KINDS, recording_of
+from tests.rules.environment.test_own_ranks import starts
+from tests.rules.recordings import record
 
 RUN = "__import__('builtins').REACHED"
 COOKIES = (

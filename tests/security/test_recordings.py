@@ -24,7 +24,7 @@ from ddpnb.loading import load
 from ddpnb.model import recording_file
 from ddpnb.reports import formats, reading
 from ddpnb.reports.logs import read
-from tests.diagnosis.recordings import Rank, line, record
+from tests.rules.recordings import Rank, line, record
 
 CLEAN = Path(__file__).parents[1] / "recordings" / "readme.ddpnb"
 HEAD, _, BODY = gzip.decompress(CLEAN.read_bytes()).partition(b"\n")
@@ -33,7 +33,7 @@ MEMORY, SECONDS = 1 << 30, 20
 READ = f"""
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
-from ddpnb.diagnosis.diagnose import diagnose
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.errors import UsageError
 from ddpnb.loading import load
 for path in sys.argv[1:]:

@@ -4,8 +4,8 @@ import pytest
 
 from ddpnb.source.branches import candidates, decisions, guards_of, handler_at, relation, trouble, ways_around
 from ddpnb.source.loops import every_iteration, loop_around
-from tests.diagnosis.recordings import FILE, Script
-from tests.diagnosis.recordings import line as at_line
+from tests.rules.recordings import FILE, Script
+from tests.rules.recordings import line as at_line
 
 SCRIPT = Script(
     """

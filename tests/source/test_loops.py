@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.source.loops import every_iteration
-from tests.diagnosis.recordings import Script
+from tests.rules.recordings import Script
 
 
 def script_of(body, head=""):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.stacks import Frame
 from ddpnb.source.paths import parting, path_to
-from tests.diagnosis.recordings import FILE, TORCH_FRAME, Rank, Script, line, record
+from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, line, record
 
 
 def frame(number: int, function: str = "main", file: str = FILE) -> Frame:

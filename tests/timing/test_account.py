@@ -16,7 +16,7 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, TensorSpec
 from ddpnb.timing import timeline
 from ddpnb.timing.account import Ledger, account
-from tests.diagnosis.recordings import Rank, line, record
+from tests.rules.recordings import Rank, line, record
 
 MS = 1_000_000
 BASE = 100_000 * MS

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import Call, CallState, Group, Signature
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render import board as render
+from ddpnb.rules.finding_types import type_of
 from ddpnb.views.board import SINGLE, tiles
-from tests.diagnosis.recordings import Rank, group, line, record
+from tests.rules.recordings import Rank, group, line, record
 
 HOUR = 3600 * 10**9
 

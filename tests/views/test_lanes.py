@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddpnb.diagnosis.finding_types import type_of
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events.startup import InitProcessGroup
@@ -15,11 +14,12 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.rules.finding_types import type_of
 from ddpnb.views import lane_calls
 from ddpnb.views import lanes as analysis
 from ddpnb.views.columns import Shown
 from ddpnb.views.lanes import Lanes, lanes
-from tests.diagnosis.recordings import Rank, diagnose, line, record, world_group
+from tests.rules.recordings import Rank, diagnose, line, record, world_group
 
 MS = 1_000_000
 BEGAN = 10**12

@@ -7,7 +7,7 @@ import pytest
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.views.merged_stacks import Branch, merge
-from tests.diagnosis.recordings import TORCH_FRAME, Rank, record
+from tests.rules.recordings import TORCH_FRAME, Rank, record
 
 MAIN = Frame("/home/user/train.py", 90, "main")
 STEP = Frame("/home/user/train.py", 40, "step")

@@ -8,7 +8,7 @@ import pytest
 
 from ddpnb.model.calls import CallState
 from ddpnb.views.present import Processes, RunState, present
-from tests.diagnosis.recordings import Rank, diagnose, line, record
+from tests.rules.recordings import Rank, diagnose, line, record
 
 ALL = frozenset({0, 1, 2})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpnb.views.run_differences import first_differences
-from tests.diagnosis.recordings import Rank, Script, line, record
+from tests.rules.recordings import Rank, Script, line, record
 
 SCRIPT = Script("""
 def main(rank):

@@ -11,7 +11,7 @@ from ddpnb.model.events.runs import LinesNotRecorded
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.views.folded import Fold, folded
 from ddpnb.views.source_lines import SourceLine, source_view
-from tests.diagnosis.recordings import Rank, Script, record
+from tests.rules.recordings import Rank, Script, record
 
 SCRIPT = Script("""
     def main():

@@ -12,7 +12,7 @@ from ddpnb.model.events.runs import Caller, Checkpoint, Elsewhere, RanksPart
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.render.status import status_rows
 from ddpnb.views.status import status
-from tests.diagnosis.recordings import diagnose
+from tests.rules.recordings import diagnose
 
 WORLD = Group((0, 1, 2), label="default_pg")
 IDLE = Process("idle", 100.0)

@@ -9,7 +9,7 @@ from ddpnb.render import board, controls
 from ddpnb.views.board import tiles
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.view import module
-from tests.diagnosis.recordings import Rank, Script, record
+from tests.rules.recordings import Rank, Script, record
 from tests.widgets.standin import load, page_in, show
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -12,7 +12,7 @@ from ddpnb.model.ending import Ending
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import module
-from tests.diagnosis.recordings import diagnose
+from tests.rules.recordings import diagnose
 from tests.widgets.standin import load, page_in, sendable, show
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from ddpnb.widgets.fragment import Fragment
 from ddpnb.widgets.parts import Board, Card
 from ddpnb.widgets.timeline import Timeline
-from tests.diagnosis.recordings import diagnose
+from tests.rules.recordings import diagnose
 from tests.widgets.standin import page_in, show
 from tests.widgets.test_lanes_js import hang
 

@@ -12,9 +12,9 @@ from ddpnb.render import card as cards
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
 from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables, parts
-from tests.diagnosis.recordings import Rank, Script, diagnose, line, record
 from tests.render.partings import SKIPS
 from tests.render.reading import Reading
+from tests.rules.recordings import Rank, Script, diagnose, line, record
 from tests.views.test_source_lines import hung
 
 SCRIPT = Script("""

@@ -12,7 +12,7 @@ from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.widgets.timeline import Timeline
-from tests.diagnosis.recordings import Rank, diagnose, line, record
+from tests.rules.recordings import Rank, diagnose, line, record
 
 GROUP = Group((0, 1), label="default_pg")
 

@@ -16,7 +16,7 @@ import ddpnb
 from ddpnb.cli import main
 from ddpnb.errors import WorldError
 from tests.cli import jobs
-from tests.diagnosis.recordings import Script
+from tests.rules.recordings import Script
 
 pytestmark = pytest.mark.world
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from ddpnb.diagnosis.data import batches as data
-from ddpnb.diagnosis.hangs.rank_state import standings
-from ddpnb.diagnosis.hangs.workers import stalled_worker
+from ddpnb.facts.standings import standings
 from ddpnb.model.events.runs import HooksDetached
+from ddpnb.rules.data import batches as data
+from ddpnb.rules.hangs.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
 
 CASES = {

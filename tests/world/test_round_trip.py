@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import ddpnb
-from ddpnb.diagnosis.before_the_end import while_waiting
-from ddpnb.diagnosis.hangs.rank_state import RankState, standings
+from ddpnb.facts.before_the_end import while_waiting
+from ddpnb.facts.standings import RankState, standings
 from tests.reports import real
 
 pytestmark = [pytest.mark.world, pytest.mark.timeout(180)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.diagnosis.environment import variables as rules
-from ddpnb.diagnosis.environment.variables import DEPRECATED_VARIABLE
 from ddpnb.model.checks import Check
 from ddpnb.recorder import protocol
+from ddpnb.rules.environment import variables as rules
+from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE
 from ddpnb.texts import shortened
 
 _MORE = (

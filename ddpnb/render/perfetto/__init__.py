@@ -13,13 +13,13 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator
 
-from ddpnb.diagnosis.diagnose import diagnose
 from ddpnb.files import write_parts
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render.perfetto.slices import streams
 from ddpnb.render.perfetto.trace import Trace, us
 from ddpnb.render.perfetto.tracks import names
+from ddpnb.rules.diagnose import diagnose
 
 _EVENTS_IN_PART = 2000
 _LEVEL = 4  # of compression

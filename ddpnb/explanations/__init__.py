@@ -1,1 +1,0 @@
-"""What codes, error texts and findings mean, and what to change."""

@@ -1,0 +1,71 @@
+"""DDP301: ranks are at one line of the user's, but took different ways in the library that it calls."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import replace
+
+from ddpnb.facts.stacks import frames_at
+from ddpnb.facts.standings import Standing
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
+from ddpnb.model.findings import Finding
+from ddpnb.model.recording import Recording
+from ddpnb.model.stacks import Frame
+from ddpnb.rules.causes.frameworks import framework_call
+from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
+
+_INSTALLED = re.compile(r".*/(?:site|dist)-packages(?=/)")
+_OWN = ("/torch/", "/ddpnb/")
+_SHOWN = 4
+
+
+def find(_: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
+    """The finding that their calls differ because one function of a library called different others; None if none did."""
+    ranks = sorted(finding.concerned)
+    if len(ranks) < 2 or not standings.keys() >= set(ranks) or len({standings[rank].site for rank in ranks}) > 1:
+        return None
+    calls = {known[0] if (known := framework_call(standings[rank])) is not None else "" for rank in ranks}
+    if len(calls) > 1:
+        return None  # the framework's own words for these calls say more
+    inside = {rank: _library_frames(frames_at(standings[rank])) for rank in ranks}
+    depth = next((d for d, at in enumerate(zip(*inside.values(), strict=False)) if len(set(at)) > 1), None)
+    if depth is None or not all(len(frames) > depth + 1 for frames in inside.values()):
+        return None
+    at = {rank: frames[depth] for rank, frames in inside.items()}
+    if len({(frame.file, frame.function) for frame in at.values()}) > 1:
+        return None
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank in ranks:
+        sides[inside[rank][depth + 1].function].append(rank)
+    if len(sides) < 2:
+        return None
+    function, site = at[ranks[0]].function, standings[ranks[0]].site
+    ways = "; ".join(
+        f"{phrases.ranks(side, not number)} {phrases.verb(side, 'is', 'are')} in {called}()"
+        for number, (called, side) in enumerate(sides.items())
+    )
+    lines = (f"Rank {rank}: {frame} in {frame.function}()." for rank, frame in list(at.items())[:_SHOWN])
+    return replace(
+        finding,
+        type=COLLECTIVE_MISSING,
+        summary=f"{ways}, called by {function}() inside {site}: the ranks took different ways there, and their calls were matched.",
+        evidence=(*phrases.observed(finding), *lines, *phrases.undecided(finding.sides)),
+        remedy=f"What decides the way through {function}() must be the same on all ranks: a callback that stops the training, or a "
+        "number of steps, say. all_reduce it first.",
+        certainty="likely",
+    )
+
+
+def _library_frames(frames: tuple[Frame, ...]) -> list[Site]:
+    """Those of libraries other than torch that the innermost line of the user's called."""
+    last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)
+    called = list(frames[last + 1 :])
+    own = (number for number, frame in enumerate(called) if _is_own(frame.file))
+    return [frame.site for frame in called[: next(own, len(called))]]
+
+
+def _is_own(file: str) -> bool:
+    """Whether a file is of torch or of ddpnb; the environment of a library may lie in a folder of that name."""
+    return any(part in _INSTALLED.sub("", file, count=1) for part in _OWN)

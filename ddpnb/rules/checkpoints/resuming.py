@@ -1,0 +1,69 @@
+"""Runs that resume from a checkpoint without its RNG state, epoch or position."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ddpnb.facts.places import where
+from ddpnb.model import phrases
+from ddpnb.model.events.data import DataLoop, LoaderSeen, SamplerPass
+from ddpnb.model.events.models import CheckpointRead, RngRestored, StateLoaded
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import RankRecord, Recording
+
+RNG_NOT_RESTORED = FindingType("DDP606", "rng-not-restored", severity="warning")
+
+_POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
+
+
+def find(recording: Recording) -> Finding | None:
+    """DDP606: a checkpoint was read, but its RNG state, epoch or position was not restored."""
+    places: dict[int, CheckpointRead] = {}
+    why: list[str] = []
+    for rank, record in recording.ranks.items():
+        for read in record.events(CheckpointRead):
+            after = replace(record, history=tuple(e for e in record.history if e.began_ns >= read.began_ns))
+            resumed = any(load.what == "optimizer" for load in after.events(StateLoaded))
+            reason = _forgotten(read, after, record) if resumed else ""
+            if reason:
+                places[rank] = read
+                why += [reason] if reason not in why else []
+    if not places:
+        return None
+    return Finding(
+        RNG_NOT_RESTORED,
+        f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
+        tuple(sorted(places)),
+        where=where(places, sorted(places)),
+        evidence=tuple(f"The checkpoint: {reason}." for reason in why[1:]),
+        remedy="Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
+        "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
+        certainty="likely",
+    )
+
+
+def _from_the_beginning(record: RankRecord, after: RankRecord) -> bool:
+    """Whether the first epoch after a checkpoint trained on as many batches as the loader has, or as other epochs had."""
+    loop = next(iter(after.events(DataLoop)), None)
+    if loop is None or not (loop.batches and loop.complete and loop.steps is not None and loop.steps >= loop.batches):
+        return False
+    lengths = [loader.length for loader in record.events(LoaderSeen) if loader.number == loop.loader]
+    others = [one.batches for one in record.events(DataLoop) if one is not loop and one.site == loop.site]
+    whole = max([*filter(None, lengths), *filter(None, others)], default=0)
+    return 0 < whole <= loop.batches
+
+
+def _forgotten(read: CheckpointRead, after: RankRecord, whole: RankRecord) -> str:
+    """What of this checkpoint the events after it do not restore."""
+    numbers = read.numbers
+    if read.generators and not after.events(RngRestored):
+        return f"its RNG state ({', '.join(read.generators[:3])}) is never restored"
+    epoch = next((numbers[key] for key in numbers if "epoch" in key.lower()), None)
+    begun = next((sampler.epoch for sampler in after.events(SamplerPass) if sampler.shuffle), None)
+    if epoch and begun is not None and begun < epoch:
+        return f"it was saved in epoch {epoch}, and the sampler starts at epoch {begun} again"
+    position = next((k for k, n in numbers.items() if _POSITION.search(k) and "size" not in k and n > 0), "")
+    if position and _from_the_beginning(whole, after):
+        return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
+    return ""

@@ -1,0 +1,304 @@
+"""Calls that were matched although they should not have been: swapped calls, and two threads on one group."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from ddpnb.facts.once import once
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.collectives import Collective, collectives
+from ddpnb.model.events.models import CommHook
+from ddpnb.model.findings import Finding, FindingType, Hint
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.source.branches import function_at, relation
+
+ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True, ways_part=True)
+CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
+_CHECKPOINT = "torch.distributed.checkpoint"
+ASYNC_SAVE = (
+    'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
+    "async_save(..., process_group=saving)."
+)
+
+_NEAR = 64  # calls between the two places of an exchange
+
+
+def find(recording: Recording) -> list[Finding]:
+    """The silent cases: every call was matched with one of the same signature."""
+    threads = concurrent_use(recording)
+    if threads is not None:
+        return [threads]
+    swap = order_swap(recording)
+    return [swap] if swap is not None else []
+
+
+def _place(call: Call) -> tuple[str, int]:
+    return call.site.file, call.site.line
+
+
+def _caller(call: Call) -> tuple[str, int]:
+    """For calls from one helper function: the line that called it."""
+    path, _, line = call.site.via.rpartition(":")
+    return (path, int(line)) if line.isdigit() else ("", 0)
+
+
+@lru_cache(maxsize=64)
+def _lines(source: str) -> list[str]:
+    return source.splitlines()
+
+
+def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
+    """The text of a call's line, for ranks that issue the same calls in different branches; else the line."""
+
+    def words(call: Call) -> tuple[str, int]:
+        file, line = place(call)
+        lines = _lines(recording.sources.get(file, ""))
+        text = lines[line - 1].partition("#")[0].strip() if 0 < line <= len(lines) else ""
+        return (text, 0) if text else (file, line)
+
+    return words
+
+
+def order_swap(recording: Recording) -> Finding | None:
+    """DDP309: at two sequence numbers some ranks are at each other's lines: they called them in the opposite order.
+
+    Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
+    a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
+    """
+    for group in collectives(recording).values():
+        common = _of_all_ranks(group)
+        ranks = group[max(group)].calls.keys()
+        if len(ranks) < 2 or any(not collective.calls.keys() <= ranks for collective in group.values()):
+            continue
+        alike = _alike(common)
+        for index, one in enumerate(common if len(alike) > 1 else ()):
+            here = {rank: one.calls[rank] for rank in alike}
+            place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
+            if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
+                continue
+            for other in common[index + 1 : index + 1 + _NEAR]:
+                there = {rank: other.calls[rank] for rank in alike}
+                if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
+                    continue  # no exchange: a root that changes, each time with its own line
+                swapped, usual = _exchanged(alike, here, there, place)
+                if (
+                    swapped
+                    and place is _place
+                    and _decided_anew(recording, here, common[index + 1 : common.index(other)])
+                ):
+                    continue
+                guessed = not swapped
+                if guessed:
+                    swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
+                if swapped:
+                    here, there = ({rank: c.calls[rank] for rank in (*swapped, *usual)} for c in (one, other))
+                    sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
+                    return _swap(here, there, (swapped, usual), sites, guessed=guessed)
+    return None
+
+
+def _decided_anew(recording: Recording, here: Mapping[int, Call], between: Sequence[Collective]) -> bool:
+    """Whether the lines are two ways of one decision, and between the two calls ranks left the function that decides.
+
+    So a root that changes has its own line, each time.
+    """
+    one, *others = {_place(call): call.site for call in here.values()}.values()
+    source = recording.sources.get(one.file, "")
+    if any(site.file != one.file or relation(source, one.line, site.line) != "exclusive" for site in others):
+        return False
+    own = (one.file, function_at(source, one.line))
+    return any(
+        (call.site.file, function_at(recording.sources.get(call.site.file, ""), call.site.line)) != own
+        for collective in between
+        for call in collective.calls.values()
+    )
+
+
+def _of_all_ranks(group: Mapping[int, Collective]) -> list[Collective]:
+    """The collectives of a group that all ranks which use it have called, in their order."""
+    ranks = set[int]().union(*(collective.calls for collective in group.values()))
+    return [collective for _, collective in sorted(group.items()) if len(collective.calls) == len(ranks)]
+
+
+def _alike(common: Sequence[Collective]) -> dict[int, list[int]]:
+    """The ranks that called all of these with equal signatures and from the same lines, by the first of them.
+
+    What is true of the first is true of all, and most often there are two kinds: the root and the others.
+    """
+    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for rank in sorted(common[0].calls) if common else ():
+        made = [collective.calls[rank] for collective in common]
+        found[tuple((one.site, one.site.via, one.signature.agreed) for one in made)].append(rank)
+    return {ones[0]: ones for ones in found.values()}
+
+
+def _exchanged(
+    alike: Mapping[int, Sequence[int]],
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    place: Callable[[Call], tuple[str, int]],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The ranks that issue the two calls in the opposite order of most ranks; and those that issue them as most do."""
+    pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
+    counts: Counter[object] = Counter()
+    for rank, pair in pairs.items():
+        counts[pair] += len(alike[rank])
+    most = max(counts.values())
+    usual = next(pairs[rank] for rank in sorted(pairs) if counts[pairs[rank]] == most)
+    if usual[0] == usual[1]:
+        return (), ()
+
+    def making(wanted: object) -> tuple[int, ...]:
+        return tuple(sorted(one for rank, pair in pairs.items() if pair == wanted for one in alike[rank]))
+
+    return making((usual[1], usual[0])), making(usual)
+
+
+def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
+    """The line as a site, if its text is known."""
+    source = recording.sources.get(place[0], "")
+    return Site(*place, function_at(source, place[1])) if source else None
+
+
+def _swap(
+    here: Mapping[int, Call],
+    there: Mapping[int, Call],
+    orders: tuple[tuple[int, ...], tuple[int, ...]],
+    sites: Mapping[int, Site],
+    *,
+    guessed: bool,
+) -> Finding:
+    """The finding.
+
+    Args:
+        here: the first of the two calls, by rank.
+        there: the second of them.
+        orders: the ranks that issue them in the opposite order, and those that issue them as most do.
+        sites: the lines of the first call.
+        guessed: that these are the same two calls follows from the text of their lines alone.
+    """
+    culprits, waiting = orders
+    tied = len(culprits) >= len(waiting)
+    mine, theirs = here[culprits[0]], here[waiting[0]]
+    sides = (waiting, culprits) if tied else ()
+    order = (
+        f"{phrases.ranks(here, True)} issue two calls in different orders"
+        if tied
+        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'issues', 'issue')} two calls in a different order than "
+        f"{phrases.ranks(waiting)}"
+    )
+    return Finding(
+        ORDER_SWAP,
+        f"{order}: {mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(culprits)}, and at "
+        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so their data was mixed silently.",
+        () if tied else culprits,
+        () if tied else waiting,
+        theirs,
+        tuple((rank, sites[rank]) for rank in (*culprits, *waiting)),
+        (
+            f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
+            f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
+            f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
+            *phrases.undecided(sides),
+        ),
+        "Issue collectives in the same order on all ranks (sort by name; do not iterate over sets).",
+        sides=sides,
+        certainty="likely" if guessed else "proven",
+        hint=Hint(mine.site.file, mine.site.line, "lines with the same text issue the same call") if guessed else None,
+    )
+
+
+def _told(site: Site) -> str:
+    return f"{site} (called at {site.via})" if site.via else str(site)
+
+
+@once
+def concurrent_use(recording: Recording) -> Finding | None:
+    """DDP310: two threads of a rank have calls of one group in flight at the same time.
+
+    On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count. A communication
+    hook that makes one call when another is done (PowerSGD) makes it in a thread of gloo's.
+    """
+    found: dict[int, tuple[Call, Call]] = {}
+    for rank, record in recording.ranks.items():
+        pair = _overlap(record)
+        if pair is not None:
+            found[rank] = pair
+    if not found:
+        return None
+    seen = min(found)
+    one, other = found[seen]
+    alike = {rank: _from_both(record, one, other) for rank, record in recording.ranks.items()}
+    found |= {rank: pair for rank, pair in alike.items() if pair is not None and rank not in found}
+    culprits = tuple(sorted(found))
+    orders = _orders_differ(recording, one.group.key)
+    return Finding(
+        CONCURRENT_USE,
+        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
+        culprits,
+        tuple(rank for rank in sorted(recording.ranks) if rank not in found),
+        other,
+        tuple((rank, sites[0]) for rank in culprits if (sites := _known_sites(found[rank]))),
+        (
+            f"Rank {seen}: {one.title} {one.site.placed} and {other.title} {other.site.placed}, in two threads.",
+            *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
+        ),
+        ASYNC_SAVE
+        if any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
+        else "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
+        severity="error" if orders or _harmed(recording) else "warning",
+    )
+
+
+def _known_sites(pair: tuple[Call, Call]) -> list[Site]:
+    """The lines of two calls that are known, that of the second first."""
+    return [call.site for call in reversed(pair) if call.site != NO_SITE]
+
+
+def _from_both(record: RankRecord, one: Call, other: Call) -> tuple[Call, Call] | None:
+    """The last calls of a rank from two lines, if they are of two threads: these too may meet at any time."""
+    mine = {_place(call): call for call in record.calls if call.group.key == one.group.key}
+    pair = mine.get(_place(one)), mine.get(_place(other))
+    return (pair[0], pair[1]) if pair[0] and pair[1] and pair[0].thread != pair[1].thread else None
+
+
+def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
+    """Two calls of two threads of which the second began before the first was over."""
+    if len({call.thread for call in record.calls}) < 2:
+        return None
+    hooked = _hooked(record)
+    last: dict[str, dict[int, Call]] = defaultdict(dict)  # of each group and thread
+    for call in record.calls:
+        if not call.seq or call.signature.device != "cpu" or _place(call) in hooked:
+            continue
+        own = last[call.group.key]
+        for thread, earlier in own.items():
+            if thread != call.thread and (not earlier.done_ns or earlier.done_ns > call.entered_ns):
+                return earlier, call
+        own[call.thread] = call
+    return None
+
+
+def _hooked(record: RankRecord) -> set[tuple[str, int]]:
+    """The lines whose backward passes run a communication hook, which continues in its own threads."""
+    if not record.events(CommHook):
+        return set()
+    threads: dict[tuple[str, int], set[int]] = defaultdict(set)
+    for call in record.calls:
+        threads[_place(call)].add(call.thread)
+    return {place for place, ones in threads.items() if len(ones) > 1}
+
+
+def _orders_differ(recording: Recording, key: str) -> bool:
+    """Whether one sequence number belongs to calls from different lines."""
+    common = _of_all_ranks(collectives(recording).get(key, {}))
+    return any(len({_place(call) for call in collective.calls.values()}) > 1 for collective in common)
+
+
+def _harmed(recording: Recording) -> bool:
+    return any(
+        not call.state.seen_by_peers or call.state.in_flight for r in recording.ranks.values() for call in r.calls
+    )

@@ -1,0 +1,28 @@
+"""All types of findings, collected from the modules of their rules."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import walk_packages
+
+import ddpnb.rules
+from ddpnb.model.findings import FindingType
+from ddpnb.rules import catalogue
+
+
+@cache
+def declared() -> dict[str, FindingType]:
+    """The types that the modules of the diagnosis declare, by code."""
+    packages = walk_packages(ddpnb.rules.__path__, "ddpnb.rules.")
+    values = (value for package in packages for value in vars(import_module(package.name)).values())
+    return {value.code: value for value in values if isinstance(value, FindingType)}
+
+
+def type_of(code: str) -> FindingType:
+    """The type with this code; where only messages of torch lead to it, as its page names it.
+
+    Raises:
+        KeyError: there is no such finding.
+    """
+    return declared().get(code) or FindingType(code, catalogue.page(code).name)

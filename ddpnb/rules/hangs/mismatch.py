@@ -1,0 +1,221 @@
+"""Ranks that made different calls with the same sequence number in a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+
+from ddpnb.facts.digests import Split
+from ddpnb.facts.paths.partings import parting
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Call, CallState
+from ddpnb.model.collectives import Collective, MatchState, collectives, root_of
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.hangs import skipped_call
+
+OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
+SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True, ways_part=True)
+DTYPE_MISMATCH = FindingType("DDP304", "dtype-mismatch", mismatch=True, ways_part=True)
+ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True, ways_part=True)
+
+
+def first_mismatch(recording: Recording) -> Collective | None:
+    """The earliest recorded collective whose calls do not match, of those that the program did not expect."""
+    return min((c for c in _mismatches(recording) if not expected(recording, c)), key=_began, default=None)
+
+
+def expected(recording: Recording, collective: Collective) -> bool:
+    """Whether the calls raised an exception, the program caught that, and all its ranks have continued since."""
+    return any(call.state in _RAISED for call in collective.calls.values()) and all(
+        _went_on(recording.ranks[rank], call) for rank, call in collective.calls.items()
+    )
+
+
+def was_expected(recording: Recording) -> list[Finding]:
+    """A note on the first mismatch that the program caught."""
+    first = min((c for c in _mismatches(recording) if expected(recording, c)), key=_began, default=None)
+    if first is None:
+        return []
+    caught = "The program caught the exception of its call, and all ranks continued."
+    found = _different_calls(recording, first)
+    return [replace(found, severity="note", evidence=(caught, *found.evidence))]
+
+
+_RAISED = (CallState.FENCED, CallState.FAILED, CallState.REFUSED)
+
+
+def _mismatches(recording: Recording) -> Iterator[Collective]:
+    every = (collective for group in collectives(recording).values() for collective in group.values())
+    return (collective for collective in every if collective.mismatched)
+
+
+def _began(collective: Collective) -> int:
+    return collective.began_ns
+
+
+def _went_on(record: RankRecord, call: Call) -> bool:
+    """Whether a rank has made another call since, or its script has ended as it was meant to."""
+    later = bool(record.calls) and record.calls[-1].number > call.number
+    return record.ending.well if record.ending is not None else later
+
+
+def explain(recording: Recording, collective: Collective) -> Finding:
+    """The finding: how the calls differ, or that a rank skipped the call that the others are in."""
+    return skipped_call.find(recording, collective) or _different_calls(recording, collective)
+
+
+# type, what differs, remedy
+_FINDINGS = {
+    MatchState.COLLECTIVE_TYPE_MISMATCH: (
+        OP_MISMATCH,
+        "a different operation",
+        "Call the same operation on all ranks here, or use a separate group for each branch.",
+    ),
+    MatchState.SIZE_OR_SYNTAX_MISMATCH: (
+        SHAPE_MISMATCH,
+        "a different shape",
+        "Use tensors of the same size on all ranks (pad them, or exchange the sizes first).",
+    ),
+    MatchState.COLLECTIVE_DTYPE_MISMATCH: (
+        DTYPE_MISMATCH,
+        "a different dtype",
+        "Convert to one dtype before the call, on every rank.",
+    ),
+    MatchState.ARGUMENT_MISMATCH: (
+        ARGUMENT_MISMATCH,
+        "different arguments",
+        "Pass the same reduce operation, root, splits and memory layout on every rank.",
+    ),
+}
+
+
+_SIDES = 8  # different calls that are listed
+_PAIRS = 4  # of ranks whose sizes do not fit
+
+
+def _different_calls(recording: Recording, collective: Collective) -> Finding:
+    """Ranks that make different calls on purpose: at the same line, or in the branches of one decision."""
+    kind, what, remedy = _FINDINGS[collective.match]
+    calls, all_sides = collective.calls, collective.sides
+    reference = calls[all_sides[0][0]]
+    changed = [rank for rank in calls if _before(recording, collective, rank)]
+    split = Split(all_sides)
+    known = parting(recording, all_sides[-1], all_sides[0])
+    culprits = collective.odd_ranks or split.blamed(changed)
+    inferred = () if culprits or known is None else split.blamed(known.odd)
+    culprits = culprits or inferred
+    ends = {rank for pair in collective.unpaired for rank in pair[:2]} if len(culprits) == 2 else set[int]()
+    if ends and ends == set(culprits):  # the two ends of one exchange: either may have the wrong sizes
+        sides, culprits = tuple((rank,) for rank in culprits), ()
+    else:
+        sides = () if culprits else all_sides
+    rest = phrases.besides((rank for side in all_sides for rank in side), culprits)
+    waiting = () if sides else rest
+    evidence: list[str] = []
+    for side in all_sides[:_SIDES]:
+        sites = sorted({str(calls[rank].site) for rank in side if calls[rank].site != NO_SITE})
+        at = f" at {', '.join(sites[:3])}" if sites else ""
+        evidence.append(f"{phrases.ranks(side, True)} called {phrases.made(calls[side[0]])}{at}.")
+    if len(all_sides) > _SIDES:
+        others = [rank for side in all_sides[_SIDES:] for rank in side]
+        evidence.append(f"{phrases.ranks(others, True)} called it in {len(all_sides) - _SIDES} other ways.")
+    unpaired = _unpaired(collective, culprits)
+    if collective.match is MatchState.ARGUMENT_MISMATCH and reference.signature.in_splits and not unpaired:
+        evidence += [
+            f"Rank {rank}: sends {_listed(call.signature.in_splits)}, expects {_listed(call.signature.out_splits)}."
+            for rank, call in sorted(calls.items())[:8]
+        ]
+    evidence += [f"R{text[1:]}." for text in unpaired[:_PAIRS]]
+    if collective.unpaired:
+        remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
+    evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
+    if inferred and known is not None:
+        evidence += skipped_call.by_habit(known, inferred)
+    evidence += phrases.undecided(sides)
+    place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
+    if unpaired:
+        who = (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'exchanges', 'exchange')}"
+            if culprits
+            else "The ranks exchange"
+        )
+        summary = f"{who} sizes that do not fit those of the other ranks in {place}: {unpaired[0]}."
+    elif culprits and len(all_sides) == 2:
+        mine, theirs = calls[culprits[0]], calls[(*waiting, *culprits)[0]]
+        summary = (
+            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} {what} than "
+            f"{phrases.ranks(waiting)} in {place}: {_short(mine, theirs)} instead of {_short(theirs, mine)}."
+        )
+    else:
+        other = calls[all_sides[1][0]]
+        by_side = phrases.by_side(
+            all_sides, lambda rank: _short(calls[rank], other if rank in all_sides[0] else reference)
+        )
+        summary = f"The ranks' calls differ in {place}: {by_side}."
+    return Finding(
+        kind,
+        summary,
+        culprits,
+        waiting,
+        reference,
+        collective.sites((*culprits, *rest)),
+        tuple(evidence),
+        remedy,
+        sides=sides,
+        certainty="likely" if inferred else "proven",
+    )
+
+
+def _unpaired(collective: Collective, culprits: tuple[int, ...]) -> list[str]:
+    """The pairs of an all_to_all whose sizes in elements do not fit, those of the culprits first."""
+    if any(call.signature.out_shapes is None for call in collective.calls.values()):
+        return []
+    pairs = sorted(collective.unpaired, key=lambda pair: (pair[0] == pair[1], pair[0] not in culprits))
+    return [f"rank {a} sends {sent} elements to rank {b}, which expects {expected}" for a, b, sent, expected in pairs]
+
+
+def _short(call: Call, other: Call) -> str:
+    """Only the part of the call that differs."""
+    mine, theirs = call.signature, other.signature
+    if mine.op != theirs.op:
+        return mine.op
+    if mine.elements != theirs.elements:
+        return f"{mine.op} of {', '.join(str(list(shape)) for shape in mine.shapes)}"
+    if mine.dtypes != theirs.dtypes:
+        return f"{mine.op} of {', '.join(mine.dtypes)}"
+    if mine.reduce_op != theirs.reduce_op:
+        return f"{mine.op} with {mine.reduce_op}"
+    if mine.root != theirs.root:
+        return f"{mine.op} with root {root_of(call)}"
+    if mine.in_splits or mine.out_splits:
+        return f"{mine.op} that sends {_listed(mine.in_splits)} and expects {_listed(mine.out_splits)}"
+    return str(mine)
+
+
+def _listed(splits: tuple[int, ...] | None) -> str:
+    """The splits, abbreviated where there are many: equal consecutive ones are counted."""
+    all_splits = splits or ()
+    if len(all_splits) <= 2 * _SIDES:
+        return str(list(all_splits))
+    pieces = [(value, len(list(equal))) for value, equal in groupby(all_splits)]
+    words = [f"{count} x {value}" if count > 1 else str(value) for value, count in pieces[:_SIDES]]
+    return f"[{', '.join(words)}{f' ... : {len(all_splits)} in all' if len(pieces) > _SIDES else ''}]"
+
+
+def _before(recording: Recording, collective: Collective, rank: int) -> str:
+    """The previous call of a rank at this line, if it never made it in this way before.
+
+    A line that calls a framework makes calls of many kinds: there it says nothing.
+    """
+    call = collective.calls[rank]
+    if call.site == NO_SITE:
+        return ""
+    at_line = [c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number]
+    earlier = [c for c in at_line if c.op == call.op]
+    if not earlier or any(c.signature.agreed == call.signature.agreed for c in earlier):
+        return ""
+    if len({c.op for c in at_line}) > 1 and collective.match is MatchState.COLLECTIVE_TYPE_MISMATCH:
+        return ""
+    return f"Rank {rank}'s previous call at this line was {phrases.made(earlier[-1])}."

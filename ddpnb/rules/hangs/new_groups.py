@@ -1,0 +1,232 @@
+"""Groups that some ranks made and others did not: ranks are blocked in new_group, or groups share a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ddpnb.facts import hints
+from ddpnb.facts.digests import Split, split
+from ddpnb.facts.places import known, where
+from ddpnb.facts.standings import Standing
+from ddpnb.facts.waits import Wait
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Site, listed
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.rank_state import RankState
+from ddpnb.model.recording import RankRecord, Recording
+
+SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
+
+_OF_GROUPS = "Call new_group on every rank, members or not, with the same lists in the same order."
+_OF_MESHES = (
+    "Make each DeviceMesh on all ranks, members or not: one over all of them, of which each rank takes its part "
+    '(mesh["dp"]), or the same ones in the same order.'
+)
+_NOW = 1 << 63
+_LISTED = 4  # groups of a rank that are spelled out
+
+
+def not_made(
+    recording: Recording,
+    standings: dict[int, Standing],
+    waits: dict[int, Wait],
+    grouping: list[int],
+    waiting: list[int],
+) -> Finding:
+    absent = frozenset[int]().union(*{waits[rank].missing for rank in grouping})
+    unlike, sides, turn = _unlike_lists(standings)
+    culprits = unlike or ([] if sides else sorted(absent.difference(grouping)) or grouping)
+    named = culprits or sorted(rank for side in sides[1:] for rank in side)
+    odd = {*unlike, *(named if sides else ())}
+    held = tuple(rank for rank in waiting if rank not in named)
+    evidence = []
+    for rank in sorted(set(grouping) | set(named))[:8]:
+        if rank in standings:
+            evidence.append(_groups_in_words(standings[rank]))
+    makers = [rank for rank in grouping if rank not in named]
+    others = makers or [rank for rank in standings if odd and rank not in named and _made(standings, rank, turn)]
+    event = (_made(standings, others[0], turn) if odd else standings[others[0]].event) if others else None
+    members = event.ranks if isinstance(event, NewGroup) else ()
+    places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
+    before = _earlier_there(standings, named, event) if isinstance(event, NewGroup) else {}
+    evidence += [
+        f"Rank {rank} called new_group at {site} for an earlier group." for rank, site in [*before.items()][:4]
+    ]
+    mesh = any(one.maker for rank in {*named, *others} if (one := _made(standings, rank, turn)) is not None)
+    never_called = len(places) < len(named)
+    path = standings[(makers or grouping)[0]].path
+    if sides and not culprits:
+        what = "groups of DeviceMesh" if mesh else "new_group calls"
+        summary = f"The ranks' {what} do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+    elif others:
+        summary = (
+            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group of "
+            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create the same group."
+        )
+    else:
+        summary = (
+            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} for each other in new_group."
+        )
+    return Finding(
+        SUBGROUP_MISMATCH,
+        summary,
+        tuple(culprits),
+        held if culprits else (),
+        None,
+        (
+            *before.items(),
+            *tuple({**dict(where(standings, named)), **places}.items()),
+            *(_where_made(standings, held, turn) if odd else where(standings, held)),
+        ),
+        (*evidence, *phrases.undecided(() if culprits else sides)),
+        _OF_MESHES if mesh else _OF_GROUPS,
+        sides=() if culprits else sides,
+        hint=hints.deciding_branch(recording, path) if never_called else None,
+        moments=tuple(
+            (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
+        ),
+    )
+
+
+def of_one_name(recording: Recording, standings: Mapping[int, Standing], patience: float) -> Finding | None:
+    """DDP108 where ranks made different groups under one name: torch counts the groups of each rank.
+
+    Both groups then meet at one place of the store, and whose addresses a rank finds there is a matter of time. A warning;
+    an error where all members are in a call that has not completed for ``patience`` seconds.
+    """
+    if any(record.events_forgotten for record in recording.ranks.values()):
+        return None  # a group of an earlier start may have the name
+    made: dict[str, dict[int, NewGroup]] = {}
+    for rank, record in recording.ranks.items():
+        joined = max((event.ended_ns for event in record.events(InitProcessGroup, state="done")), default=0)
+        for group in _of_all(record):
+            if group.name and rank in group.ranks and len(group.ranks) > 1 and group.began_ns >= joined:
+                made.setdefault(group.name, {})[rank] = group
+    shared = {name: groups for name, groups in made.items() if len({group.ranks for group in groups.values()}) > 1}
+    if not shared:
+        return None
+    held = {rank: one.call for rank, one in standings.items() if one.call is not None and one.idle_s >= patience}
+    waited = {call.group.name for call in held.values()}
+    name = next((name for name in shared if name in waited), next(iter(shared)))
+    groups = shared[name]
+    sides = split({rank: group.ranks for rank, group in groups.items()}).sides
+    stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
+    each = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
+    summary = f"Ranks made different groups under one name, {name!r}: {each}."
+    call = held[stuck[0][0]] if stuck else None
+    if call is not None:
+        ranks = phrases.ranks(stuck[0], True)
+        summary = f"{ranks} are all in {call.op}{phrases.at(call.site)}, and it does not complete. {summary}"
+    return Finding(
+        SUBGROUP_MISMATCH,
+        summary,
+        (),
+        collective=call,
+        where=known((rank, group.site) for rank, group in sorted(groups.items())),
+        evidence=(
+            "torch numbers the groups that a rank makes, so groups that only their members make have the same number. They "
+            "look for each other's addresses at one place of the store: whether they connect rightly is a matter of time.",
+        ),
+        remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
+        severity="error" if stuck else "warning",
+        sides=sides,
+        certainty="timed" if stuck else "proven",
+        moments=tuple((rank, group.began_ns) for rank, group in sorted(groups.items())),
+    )
+
+
+def _earlier_there(standings: dict[int, Standing], ranks: Iterable[int], group: NewGroup) -> dict[int, Site]:
+    """The ranks that made an earlier group at the line at which others make this one, and are elsewhere now."""
+    found = {
+        rank: own.site
+        for rank in ranks
+        if rank in standings
+        for own in _of_all(standings[rank].record)
+        if own.site == group.site != NO_SITE and own.ranks != group.ranks
+    }
+    return {rank: site for rank, site in found.items() if standings[rank].site != site}
+
+
+def _moment(standings: dict[int, Standing], rank: int, turn: int) -> int:
+    """When a rank made its group number ``turn``; if it did not, now."""
+    own = _made(standings, rank, turn)
+    return own.began_ns if own is not None and own.began_ns else _NOW
+
+
+def _groups_in_words(standing: Standing) -> str:
+    """The groups that a rank has created or is creating, and where it is."""
+    made = [listed(group.ranks) for group in standing.record.events(NewGroup)]
+    many = "at least " if standing.record.events_forgotten else ""
+    if not made:
+        asked = "has not called new_group"
+    elif len(made) <= _LISTED and not many:
+        asked = f"called new_group for {', '.join(made)}"
+    else:
+        asked = f"called new_group {many}{len(made)} times, the last {_LISTED} for {', '.join(made[-_LISTED:])}"
+    stands = "is in the last of them" if made and standing.state is RankState.CREATING_GROUP else "is"
+    return (
+        f"Rank {standing.rank} {asked}; it {stands}{phrases.at(standing.site)}."
+        if standing.site != NO_SITE
+        else f"Rank {standing.rank} {asked}."
+    )
+
+
+def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
+    """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
+
+    No ranks where no recorded fact tells which side is at fault.
+    """
+    if any(s.record.events_forgotten for s in standings.values()):
+        return [], (), 0  # their order is not known
+    groups = {rank: _of_all(s.record) for rank, s in standings.items()}
+    made = {rank: [group.ranks for group in found] for rank, found in groups.items()}
+    for turn in range(max(map(len, made.values()), default=0)):
+        sides: dict[tuple[int, ...], list[int]] = {}
+        for rank in sorted(made):
+            if turn < len(made[rank]):
+                sides.setdefault(made[rank][turn], []).append(rank)
+        if len(sides) > 1:
+            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+            lines = {groups[side[0]][turn].site.line for side in ordered}
+            left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
+            if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
+                return left_out[0], (), turn
+            found = Split(tuple(map(tuple, ordered)))
+            return list(found.culprits), found.sides, turn
+    return [], (), 0
+
+
+def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
+    """The lines at which ranks made their group number ``turn``, where that is known; else those where they are."""
+    places = dict(where(standings, ranks))
+    for rank in ranks:
+        own = _made(standings, rank, turn)
+        if own is not None and own.site != NO_SITE:
+            places[rank] = own.site
+    return tuple(places.items())
+
+
+def _made(standings: dict[int, Standing], rank: int, turn: int) -> NewGroup | None:
+    """The new_group call number ``turn`` of a rank, if it made it."""
+    made = _of_all(standings[rank].record) if rank in standings else []
+    return made[turn] if turn < len(made) else None
+
+
+def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
+    """The members of a rank's group number ``turn``, and where it made it."""
+    group = _made(standings, rank, turn)
+    if group is None:
+        return "none"
+    return listed(group.ranks) + (f" ({group.site})" if group.site != NO_SITE else "")
+
+
+def _of_all(record: RankRecord) -> list[NewGroup]:
+    """The new_group calls that all ranks must make: with use_local_synchronization only the members do."""
+    return [group for group in record.events(NewGroup) if not group.local]
+
+
+def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
+    """Whether the others made this rank's list later, after the one that they made instead."""
+    mine = made[rank][turn]
+    return any(mine in made[side[0]][turn + 1 :] for side in sides if rank not in side)

@@ -1,0 +1,41 @@
+"""How a run ended, from its Recording and the errors that were found."""
+
+from __future__ import annotations
+
+from ddpnb.model.calls import CallState
+from ddpnb.model.collectives import collective_of
+from ddpnb.model.findings import Finding, Outcome
+from ddpnb.model.recording import Recording
+from ddpnb.rules.exit_status import EXIT_CODE_MASKED
+from ddpnb.rules.hangs import endings, mismatch
+from ddpnb.rules.hangs.endings import RANK_RAISED
+
+
+def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
+    own_failure = any(
+        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
+        for r in recording.ranks.values()
+    )
+    # A fence stop counts even if one rank swallowed it; so does a mismatch that made ranks fail.
+    fenced = is_refused(recording)
+    died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
+    mismatched = bool(errors) and errors[0].type.mismatch and not died
+    if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
+        return "crash"
+    if fenced or (mismatched and own_failure):
+        return "hang"
+    complete = all(r.ending is not None and r.ending.well for r in recording.ranks.values())
+    if complete and any(finding.type == EXIT_CODE_MASKED for finding in errors):
+        return "crash"
+    if errors and complete:
+        return "divergence"
+    return "hang" if errors else "ok"
+
+
+def is_refused(recording: Recording) -> bool:
+    """Whether the fence has refused a call of these ranks, and the program did not expect that."""
+    return any(endings.is_fence_stop(record.ending) for record in recording.ranks.values()) or any(
+        call.state is CallState.FENCED and not mismatch.expected(recording, collective_of(recording, call))
+        for record in recording.ranks.values()
+        for call in record.calls
+    )

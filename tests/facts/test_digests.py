@@ -1,0 +1,299 @@
+"""The first moment at which replicas differ, on which side each rank is, and who changed what."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from ddpnb.facts.digests import (
+    against_past,
+    by_turn,
+    changed_since,
+    differing,
+    extent,
+    first_difference,
+    models_of,
+    sides_of,
+    split,
+)
+from ddpnb.model.replicas import Digest, Sample
+from tests.rules.recordings import Rank, line, record
+from tests.rules.training import NORMED, tensor
+
+WEIGHT, BIAS = "fc.weight", "fc.bias"
+
+
+def held(**values):
+    """A sample that holds these digests."""
+    return Sample(0, "forward", 1, digests={name: Digest(value, float(value)) for name, value in values.items()})
+
+
+def four(change=None, odd=(1,), steps=2, after=1):
+    """Four ranks that train; ``change`` is done to the odd ones before their last step."""
+    ranks = []
+    for number in range(4):
+        rank = Rank(number).wraps(at=line(3)).trains(steps, line(9))
+        if change is not None and number in odd:
+            rank = change(rank)
+        ranks.append(rank.trains(after, line(9)))
+    return record(*ranks)
+
+
+# -- what differs
+
+
+def test_nothing_differs_where_all_hold_the_same():
+    assert differing({0: held(a=1, b=2), 1: held(a=1, b=2)}) == ()
+    assert first_difference(four(), 0) is None
+
+
+def test_one_sample_differs_from_nothing():
+    assert differing({}) == () == differing({3: held(a=1)})
+
+
+def test_the_parts_that_differ_are_given_in_the_models_order():
+    assert differing({0: held(c=1, a=1, b=1), 1: held(a=2, b=1, c=2)}) == ("c", "a")
+
+
+def test_a_part_that_another_rank_has_not_digested_is_not_compared():
+    assert differing({0: held(a=1, b=2), 1: held(b=2)}) == ()
+    assert differing({0: held(b=2), 1: held(a=1, b=2)}) == ()
+
+
+def test_a_part_that_the_first_rank_has_not_digested_is_compared_all_the_same():
+    assert differing({0: held(), 1: held(a=1), 2: held(a=2)}) == ("a",)
+
+
+def test_only_the_chosen_parts_are_compared():
+    samples = {0: held(a=1, b=1), 1: held(a=2, b=2)}
+    assert differing(samples, ["b", "unknown"]) == ("b",)
+    assert differing(samples, []) == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "sides"),
+    [
+        ({0: 1, 1: 1, 2: 2, 3: 1}, ((0, 1, 3), (2,))),
+        ({0: 9, 1: 1, 2: 1, 3: 1}, ((1, 2, 3), (0,))),
+        ({0: 1, 1: 2}, ((0,), (1,))),
+        ({0: 2, 1: 1, 2: 2, 3: 1}, ((0, 2), (1, 3))),
+        ({0: 1, 1: 2, 2: 3}, ((0,), (1,), (2,))),
+    ],
+    ids=["one of four", "rank 0 of four", "two", "half and half", "all"],
+)
+def test_the_largest_side_comes_first_then_the_one_of_the_lowest_rank(values, sides):
+    assert sides_of({rank: held(a=value) for rank, value in values.items()}, ["a"]) == sides
+
+
+def test_a_rank_that_lacks_the_part_is_on_a_side_of_its_own():
+    assert sides_of({0: held(a=1), 1: held(), 2: held(a=1)}, ["a"]) == ((0, 2), (1,))
+
+
+# -- when it began
+
+
+def test_a_change_between_a_step_and_the_next_forward():
+    found = first_difference(four(lambda rank: rank.drifts({WEIGHT: 9})), 0)
+    assert (found.kind, found.turn, found.units, found.split.culprits) == ("forward", 3, (WEIGHT,), (1,))
+    assert set(found.samples) == {0, 1, 2, 3}
+
+
+def test_the_odd_rank_may_be_rank_0():
+    found = first_difference(four(lambda rank: rank.drifts({BIAS: 9}), odd=(0,)), 0)
+    assert (found.sides, found.split.culprits) == (((1, 2, 3), (0,)), (0,))
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "turn"),
+    [
+        (lambda r: r.forward(odd={WEIGHT: 9}).backward().gradients(odd={WEIGHT: 9}).updated(odd={WEIGHT: 9}), "forward", 3),
+        (lambda r: r.forward().backward().gradients(odd={WEIGHT: 9}).updated(odd={WEIGHT: 9}), "gradients", 3),
+        (lambda r: r.forward().backward().gradients().updated(odd={WEIGHT: 9}).forward(odd={WEIGHT: 9}), "updated", 4),
+    ],
+    ids=["forward", "gradients", "updated"],
+)  # fmt: skip
+def test_the_first_of_several_differences_is_the_one_that_counts(change, kind, turn):
+    usual = [Rank(number).wraps().trains(4) for number in (0, 2, 3)]
+    odd = change(Rank(1).wraps().trains(2)).trains(2)
+    found = first_difference(record(usual[0], odd, *usual[1:]), 0)
+    assert (found.kind, found.turn, found.split.culprits) == (kind, turn, (1,))
+
+
+def test_parameters_that_are_unlike_when_they_are_wrapped():
+    ranks = [Rank(number).drifts({WEIGHT: 7} if number == 2 else {}).wraps().trains(2) for number in range(3)]
+    found = first_difference(record(*ranks), 0)
+    assert (found.kind, found.turn, found.split.culprits) == ("updated", 1, (2,))
+
+
+def test_kinds_and_names_can_be_chosen():
+    recording = four(lambda rank: rank.drifts({WEIGHT: 9}))
+    assert first_difference(recording, 0, kinds=("gradients",)) is None
+    assert first_difference(recording, 0, names=(BIAS,)) is None
+    assert first_difference(recording, 0, kinds=("updated",)).turn == 4
+    assert first_difference(recording, 7) is None
+
+
+def test_parts_of_one_tensor_are_one_tensor():
+    large = tensor("wide", (40_000,))
+    ranks = [Rank(n, 2).drifts({"wide": 5} if n else {}).wraps(large) for n in range(2)]
+    found = first_difference(record(*ranks), 0)
+    assert found.units == ("wide[0:16384]", "wide[16384:32768]", "wide[32768:40000]")
+    assert found.tensors == ("wide",)
+
+
+def test_samples_are_paired_by_their_turn_not_by_their_place():
+    """A rank whose first turns are no longer known is compared with the others' later ones."""
+    early, late = Rank(0, 2).wraps().trains(3), Rank(1, 2).wraps()
+    for turn in (2, 3):
+        late.forward(turn=turn, step=turn - 1)
+    taken = record(early, late)
+    found = by_turn(taken, 0, "forward")
+    assert [sorted(ranks) for ranks in found.values()] == [[0], [0, 1], [0, 1]]
+    assert first_difference(taken, 0) is None
+
+
+def test_models_by_number_and_rank():
+    recording = record(Rank(0, 2).wraps().wraps(*NORMED, module="Critic"), Rank(1, 2).wraps())
+    found = models_of(recording)
+    assert {number: sorted(ranks) for number, ranks in found.items()} == {0: [0, 1], 1: [0]}
+    assert found[1][0].module == "Critic"
+
+
+# -- who did it
+
+
+@pytest.mark.parametrize("culprit", [0, 1, 3])
+def test_the_rank_that_changed_its_own_parameters(culprit):
+    recording = four(lambda rank: rank.drifts({WEIGHT: 9}), odd=(culprit,))
+    found = first_difference(recording, 0)
+    assert changed_since(recording, found, found.units).changed == (culprit,)
+
+
+def test_all_but_one_changed_theirs():
+    """The majority is a hint, no more: here it is the majority that did something."""
+    recording = four(lambda rank: rank.drifts({WEIGHT: 9}), odd=(0, 1, 3))
+    found = first_difference(recording, 0)
+    assert found.split.culprits == (2,)
+    assert changed_since(recording, found, found.units).changed == (0, 1, 3)
+
+
+def test_a_change_between_two_forwards_without_a_step():
+    ranks = [Rank(n, 2).wraps().trains(1).forward() for n in range(2)]
+    ranks[0].drifts({WEIGHT: 9})
+    recording = record(*(rank.forward() for rank in ranks))
+    found = first_difference(recording, 0)
+    assert found.split.tied
+    assert changed_since(recording, found, found.units).changed == (0,)
+
+
+def test_nobody_changed_anything_where_the_step_made_the_difference():
+    ranks = [Rank(n, 2).wraps().trains(1).forward().backward().gradients() for n in range(2)]
+    ranks[1].drifts({WEIGHT: 9})
+    recording = record(*(rank.updated().forward() for rank in ranks))
+    found = first_difference(recording, 0, kinds=("forward",))
+    assert found.turn == 3
+    assert changed_since(recording, found, found.units).changed == ()
+
+
+def test_a_rank_of_which_the_earlier_look_is_missing_may_have_changed_its_parameters_too():
+    ranks = [Rank(n, 2).wraps().trains(1) for n in range(2)]
+    ranks[1].sample("updated", step=2, turn=3)
+    for rank in ranks:
+        rank.drifts({WEIGHT: 90 + rank.rank}).forward(step=2)
+    recording = record(*ranks)
+    past = changed_since(recording, first_difference(recording, 0), [WEIGHT])
+    assert (past.changed, past.known) == ((1,), (1,))
+
+
+def test_a_forward_without_the_step_before_it_tells_nothing():
+    ranks = [Rank(n, 2).wraps().trains(1) for n in range(2)]
+    ranks[1].drifts({WEIGHT: 9})
+    recording = record(*(rank.forward(step=5) for rank in ranks))
+    found = first_difference(recording, 0)
+    assert found.turn == 2
+    assert changed_since(recording, found, found.units).changed == ()
+
+
+# -- by how much
+
+
+def test_the_norms_of_each_side():
+    samples = {rank: held(a=3 if rank == 1 else 4) for rank in range(3)}
+    assert extent(samples, "a") == "4 on ranks 0 and 2, 3 on rank 1"
+
+
+def test_equal_or_unknown_norms_tell_nothing():
+    unknown = Sample(0, "forward", 1, digests={"a": Digest(5)})
+    assert extent({0: held(a=4), 1: held(a=4)}, "a") == ""
+    assert extent({0: held(a=4), 1: unknown}, "a") == ""
+    assert extent({0: held(a=4), 1: held(b=4)}, "a") == ""
+
+
+def test_many_ranks_are_cut_short():
+    text = extent({rank: held(a=rank % 2) for rank in range(40)}, "a")
+    assert text.count("and 10 more") == 2
+    assert len(text) < 120
+
+
+# -- the sides, and which of them is named
+
+
+@pytest.mark.parametrize(
+    ("values", "sides", "culprits"),
+    [
+        ({0: "a", 1: "a", 2: "b"}, ((0, 1), (2,)), (2,)),
+        ({0: "b", 1: "a", 2: "a"}, ((1, 2), (0,)), (0,)),
+        ({0: "a", 1: "a", 2: "b", 3: "c"}, ((0, 1), (2,), (3,)), ()),
+        ({0: "a", 1: "a", 2: "b", 3: "c", 4: "d"}, ((0, 1), (2,), (3,), (4,)), ()),
+        ({0: "a", 1: "a", 2: "a", 3: "b", 4: "c"}, ((0, 1, 2), (3,), (4,)), (3, 4)),
+        ({0: None, 1: 1.0, 2: 1.0}, ((1, 2), (0,)), (0,)),
+        ({0: "a", 1: "b"}, ((0,), (1,)), ()),
+        ({5: "a", 3: "b"}, ((3,), (5,)), ()),
+        ({0: 1, 1: 2, 2: 3}, ((0,), (1,), (2,)), ()),
+        ({0: "a", 1: "a"}, ((0, 1),), ()),
+        ({0: "a"}, ((0,),), ()),
+        ({}, (), ()),
+    ],
+)
+def test_only_a_majority_tells_which_side_is_odd(values, sides, culprits):
+    found = split(values)
+    assert (found.sides, found.culprits) == (sides, culprits)
+    assert found.tied == (len(sides) > 1 and not culprits)
+
+
+@pytest.mark.parametrize(
+    ("values", "changed", "culprits"),
+    [
+        ({0: "a", 1: "b"}, [0], (0,)),
+        ({0: "a", 1: "b"}, [1], (1,)),
+        ({0: "a", 1: "b"}, [], ()),
+        ({0: "a", 1: "b"}, [0, 1], ()),
+        ({0: "a", 1: "b", 2: "c"}, [1, 2], (1, 2)),
+        ({0: "a", 1: "b", 2: "a"}, [0, 2], (1,)),
+    ],
+)
+def test_in_a_tie_the_ranks_own_past_tells(values, changed, culprits):
+    assert split(values).blamed(changed) == culprits
+
+
+@pytest.mark.parametrize(("known", "culprits"), [([0, 1], (0,)), ([0], ()), ([1], ()), ([], ())], ids=str)
+def test_a_rank_without_a_recorded_past_leaves_a_tie_open(known, culprits):
+    assert split({0: "a", 1: "b"}).blamed([0], known) == culprits
+    assert split({0: "a", 1: "b", 2: "b"}).blamed([1], known) == (0,)  # a majority needs no past
+
+
+def test_a_value_is_compared_with_all_that_the_rank_had_before():
+    past = against_past({0: 1.0, 1: 2.0, 2: 3.0, 3: math.nan}, {0: [1.0, 2.0], 1: [1.0], 3: [math.nan]})
+    assert (past.changed, past.known, past.unchanged) == ((1,), (0, 1, 3), (0, 3))
+
+
+def test_not_a_number_on_all_ranks_is_alike():
+    """Each is another object, and none equals itself."""
+    assert not split({rank: float("nan") for rank in range(4)}).differs
+    assert split({0: math.nan, 1: 0.1, 2: 0.1}).culprits == (0,)
+
+
+def test_values_that_cannot_be_counted_are_compared_by_their_text():
+    assert split({0: ["a"], 1: ["a"], 2: ["b"]}).culprits == (2,)
+    assert not split({0: {"a": 1}, 1: {"a": 1}}).differs

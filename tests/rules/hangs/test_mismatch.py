@@ -1,0 +1,528 @@
+from __future__ import annotations
+
+import pytest
+
+from ddpnb.model.calls import CallState, Signature
+from ddpnb.model.findings import Finding, Hint
+from ddpnb.model.recording import Recording
+from ddpnb.model.stacks import Frame
+from ddpnb.rules.diagnose import diagnose
+from ddpnb.rules.hangs.mismatch import explain, first_mismatch
+from tests.rules.recordings import FILE, Rank, Script, group, line, record
+
+FENCED = CallState.FENCED
+
+
+def finding(recording: Recording) -> Finding:
+    found = first_mismatch(recording)
+    assert found is not None
+    return explain(recording, found)
+
+
+def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:
+    found = first_mismatch(recording)
+    assert found is not None
+    return found.sides
+
+
+# -- what is no mismatch
+
+
+def test_ranks_that_agree():
+    assert first_mismatch(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
+
+
+def test_a_rank_that_is_behind_does_not_disagree():
+    recording = record(Rank(0, 2).calls("all_reduce").calls("barrier"), Rank(1, 2).calls("all_reduce"))
+    assert first_mismatch(recording) is None
+
+
+def test_a_root_and_its_leaves_may_call_from_different_lines():
+    recording = record(
+        *(Rank(rank).calls("broadcast", line(3 if rank == 0 else 5), root=0, state=FENCED) for rank in range(4))
+    )
+    assert first_mismatch(recording) is None
+
+
+def test_lists_of_a_gather_may_exist_on_the_root_only():
+    def side(rank: int) -> Signature:
+        return Signature("gather", ((4,),) * (1 if rank else 2), ("float32",), root=0, agreed="gather|4 float32|root 0")
+
+    assert first_mismatch(record(*(Rank(rank, 2).calls("gather", signature=side(rank)) for rank in (0, 1)))) is None
+
+
+def test_uneven_splits_that_fit_are_fine():
+    recording = record(
+        Rank(0, 2).calls("all_to_all_single", shape=(4,), in_splits=(1, 3), out_splits=(1, 2)),
+        Rank(1, 2).calls("all_to_all_single", shape=(7,), in_splits=(2, 5), out_splits=(3, 5)),
+    )
+    assert first_mismatch(recording) is None
+
+
+def test_point_to_point_calls_have_no_place_in_a_sequence():
+    recording = record(Rank(0, 2).sends(1, state=CallState.ISSUED), Rank(1, 2).receives(0, state=CallState.ISSUED))
+    assert first_mismatch(recording) is None
+
+
+def test_groups_of_equal_ranks_are_told_apart():
+    one, other = group(0, 1), group(0, 1, ordinal=1)
+    recording = record(
+        Rank(0, 2).calls("all_reduce", group=one).calls("barrier", group=other),
+        Rank(1, 2).calls("barrier", group=other).calls("all_reduce", group=one),
+    )
+    assert first_mismatch(recording) is None
+
+
+def test_one_rank_alone_agrees_with_itself():
+    assert first_mismatch(record(Rank(0).calls("all_reduce"), world_size=4)) is None
+    assert first_mismatch(record()) is None
+
+
+# -- who disagrees with whom
+
+
+def test_the_majority_is_the_reference():
+    recording = record(*(Rank(rank).calls("broadcast" if rank == 2 else "all_reduce", root=None) for rank in range(4)))
+    assert sides(recording) == ((0, 1, 3), (2,))
+
+
+def test_of_equal_sides_that_of_the_lowest_rank_is_the_reference():
+    recording = record(*(Rank(rank).calls("all_reduce" if rank in (1, 3) else "barrier") for rank in range(4)))
+    assert sides(recording) == ((0, 2), (1, 3))
+
+
+def test_the_earliest_disagreement_counts():
+    recording = record(
+        Rank(0, 2).calls("all_reduce").calls("all_reduce", group=group(0, 1, ordinal=1)).calls("barrier"),
+        Rank(1, 2).calls("all_reduce").calls("barrier", group=group(0, 1, ordinal=1)).calls("all_reduce"),
+    )
+    assert first_mismatch(recording).calls[0].group.ordinal == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "harmful"),
+    [
+        (CallState.COMPLETED, False),
+        (CallState.DROPPED, False),
+        (FENCED, True),
+        (CallState.REFUSED, True),
+        (CallState.FAILED, True),
+        (CallState.WAITING, True),
+        (CallState.ISSUED, True),
+    ],
+)
+def test_a_disagreement_is_harmful_if_it_stopped_anybody(state, harmful):
+    recording = record(Rank(0, 2).calls("all_reduce"), Rank(1, 2).calls("barrier", state=state))
+    assert first_mismatch(recording).completed is not harmful
+
+
+# -- which kind
+
+
+@pytest.mark.parametrize(
+    ("code", "op", "usual", "odd"),
+    [
+        ("DDP303", "all_reduce", {"shape": (10,)}, {"shape": (12,)}),
+        ("DDP304", "all_reduce", {"dtype": "float32"}, {"dtype": "float64"}),
+        ("DDP305", "all_reduce", {"reduce_op": "sum"}, {"reduce_op": "max"}),
+        ("DDP305", "broadcast", {"root": 0}, {"root": 1}),
+        ("DDP305", "all_reduce", {"shape": (3, 4)}, {"shape": (3, 4), "layout": "strides [1, 3]"}),
+    ],
+)
+def test_the_kind_of_disagreement(code, op, usual, odd):
+    recording = record(*(Rank(r).calls(op, line(7), state=FENCED, **(odd if r == 3 else usual)) for r in range(4)))
+    found = finding(recording)
+    assert found.code == code
+    assert (found.culprits, found.waiting) == ((3,), (0, 1, 2))
+    assert found.where[0] == (3, line(7))
+    assert {rank for rank, _ in found.where} == {0, 1, 2, 3}
+    assert found.severity == "error"
+    assert found.remedy
+
+
+def test_the_same_count_in_another_shape_is_no_disagreement():
+    """Backends reduce elements, whatever their shape."""
+    recording = record(Rank(0, 2).calls("all_reduce", shape=(3, 4)), Rank(1, 2).calls("all_reduce", shape=(12,)))
+    assert first_mismatch(recording) is None
+
+
+BRANCHES = Script(
+    """
+    def main(rank):
+        if rank == 2:
+            broadcast(x)  # odd
+        else:
+            all_reduce(x)  # usual
+    """
+)
+
+
+def test_two_branches_of_one_decision_are_another_operation():
+    recording = record(
+        *(
+            Rank(r).calls("broadcast", BRANCHES.at("odd"), root=0, state=FENCED)
+            if r == 2
+            else Rank(r).waits("all_reduce", BRANCHES.at("usual"))
+            for r in range(4)
+        ),
+        script=BRANCHES,
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP302", (2,), (0, 1, 3))
+    assert found.where[0] == (2, BRANCHES.at("odd"))
+    assert "broadcast" in found.summary
+    assert "all_reduce" in found.summary
+
+
+def test_one_call_site_that_leads_into_two_functions_is_another_operation():
+    caller = Frame(FILE, 30, "main")
+    recording = record(
+        Rank(0, 2).waits("all_reduce", line(5, "reduce")).has_stack(caller, Frame(FILE, 5, "reduce")),
+        Rank(1, 2).waits("all_gather", line(9, "gather")).has_stack(caller, Frame(FILE, 9, "gather")),
+    )
+    assert finding(recording).code == "DDP302"
+
+
+def test_splits_that_do_not_fit_name_the_rank_in_most_broken_pairs():
+    recording = record(
+        *(
+            Rank(r, 3).calls(
+                "all_to_all_single", line(7), in_splits=(1, 1, 1), out_splits=(1, 1, 1) if r != 1 else (2, 2, 2)
+            )
+            for r in range(3)
+        )
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits) == ("DDP305", (1,))
+    assert any("[2, 2, 2]" in text for text in found.evidence)
+
+
+def test_of_one_pair_that_does_not_fit_either_end_may_be_wrong():
+    splits = {1: {"in_splits": (9, 1, 1)}}
+    recording = record(
+        *(
+            Rank(r, 3).calls(
+                "all_to_all_single", line(7), **{"in_splits": (1, 1, 1), "out_splits": (1, 1, 1)} | splits.get(r, {})
+            )
+            for r in range(3)
+        )
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.sides) == ("DDP305", (), ((0,), (1,)))
+
+
+def test_splits_of_wrong_length_never_raise():
+    recording = record(
+        Rank(0, 3).calls("all_to_all_single", in_splits=(1,), out_splits=(2,)),
+        Rank(1, 3).calls("all_to_all_single", in_splits=(9, 9, 9, 9), out_splits=()),
+        Rank(2, 3).calls("all_to_all_single"),
+    )
+    assert (finding(recording).code, finding(recording).culprits) == ("DDP305", (0,))
+
+
+def test_three_kinds_of_calls_are_all_named():
+    recording = record(
+        Rank(0).calls("all_reduce", line(3)),
+        Rank(1).calls("all_reduce", line(3)),
+        Rank(2).calls("barrier", line(4)),
+        Rank(3).calls("all_gather", line(5), state=FENCED),
+    )
+    found = finding(recording)
+    assert (found.culprits, found.sides) == ((), ((0, 1), (2,), (3,)))  # two of four are no majority
+    assert found.waiting == ()
+    for op in ("all_reduce", "barrier", "all_gather"):
+        assert any(op in text for text in found.evidence)
+
+
+def test_a_rank_whose_own_last_call_was_like_the_others_is_told_so():
+    recording = record(
+        Rank(0, 2).calls("all_reduce", line(7)).calls("all_reduce", line(7)),
+        Rank(1, 2).calls("all_reduce", line(7)).calls("all_reduce", line(7), shape=(3,), state=FENCED),
+    )
+    assert any("previous call at this line" in text and "[4]" in text for text in finding(recording).evidence)
+
+
+def test_a_line_from_which_a_framework_makes_many_calls_says_nothing_about_the_last_one():
+    def starts(rank):
+        return Rank(rank, 2).calls("barrier", line(7)).calls("all_reduce", line(7), dtype="int64")
+
+    recording = record(
+        starts(0).calls("all_reduce", line(7), shape=(), state=FENCED),
+        starts(1).calls("barrier", line(7), state=FENCED),
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.sides) == ("DDP302", (), ((0,), (1,)))
+    assert not any("previous call" in text for text in found.evidence)
+
+
+# -- a rank that skipped what the others are in
+
+SKIP = Script(
+    """
+    def main(rank):
+        if rank != 2:
+            all_reduce(x)  # skipped
+        barrier()  # next
+
+    main(2)  # called
+    """
+)
+
+
+def called(rank, script, mark, caller="called", above="<module>", function="main"):
+    """A rank whose stack shows from where its function was called."""
+    outer = script.at(caller, above)
+    return rank.has_stack(Frame(outer.file, outer.line, above), Frame(script.file, script.line(mark), function))
+
+
+def test_a_rank_that_is_further_on_has_skipped_a_call():
+    recording = record(
+        *(
+            Rank(r).calls("barrier", SKIP.at("next"), state=FENCED)
+            if r == 2
+            else Rank(r).waits("all_reduce", SKIP.at("skipped"))
+            for r in range(4)
+        ),
+        script=SKIP,
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting) == ("DDP301", (2,), (0, 1, 3))
+    assert found.collective.op == "all_reduce"
+    assert (2, SKIP.at("next")) in found.where
+    assert (0, SKIP.at("skipped")) in found.where
+    assert found.certainty == "likely"
+    assert found.hint == Hint(SKIP.file, SKIP.line("skipped") - 1, "`if rank != 2` decides which ranks get there")
+
+
+def test_of_two_equal_sides_with_unknown_callers_none_is_named():
+    """The function may be called in a loop: then the earlier line can be the next iteration's."""
+    recording = record(
+        Rank(0, 2).waits("barrier", SKIP.at("next")), Rank(1, 2).waits("all_reduce", SKIP.at("skipped")), script=SKIP
+    )
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP301", (), (), ((0,), (1,)))
+
+
+STEPS = Script(
+    """
+    def main():
+        for x in data:
+            step(x)   # call
+
+    def step(x):
+        reduce_a(x)   # a
+        reduce_c(x)   # c
+        if cond(x):
+            return
+        reduce_b(x)   # b
+    """
+)
+
+
+def steps(number, before, last, kept=10**6):
+    """A rank that called these lines of ``step``, of which the last are recorded, and is fenced at the last."""
+    made = [*before, last]
+    rank = Rank(number, 2).forgets(max(0, len(made) - kept))
+    for seq, mark in list(enumerate(made, 1))[-kept:]:
+        state = CallState.COMPLETED if seq < len(made) else FENCED
+        rank.calls("all_reduce", STEPS.at(mark, "step"), shape=(ord(mark),), seq=seq, number=seq - 1, state=state)
+    return called(rank, STEPS, last, "call", "main", "step")
+
+
+def test_a_function_that_is_called_in_a_loop_may_come_to_an_earlier_line_again():
+    """Rank 0 may have returned before b and be in the next iteration: the order of the lines proves nothing."""
+    found = finding(record(steps(0, "a", "a"), steps(1, "a", "b"), script=STEPS))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
+
+
+ROUNDS = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            if not (rank == 1 and step == 1):
+                all_reduce(loss)  # reduce
+            barrier()  # barrier
+    """
+)
+
+
+def test_after_a_single_iteration_two_calls_have_not_come_in_turn():
+    ranks = [Rank(n, 2).calls("all_reduce", ROUNDS.at("reduce")).calls("barrier", ROUNDS.at("barrier")) for n in (0, 1)]
+    ranks[0].waits("all_reduce", ROUNDS.at("reduce"))
+    ranks[1].waits("barrier", ROUNDS.at("barrier"))
+    found = finding(record(*ranks, script=ROUNDS))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
+
+
+BROKEN_OFF = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            if bad(step):
+                break
+            all_reduce(loss)  # looped
+        barrier()  # after
+    """
+)
+
+
+OF_ENTRIES = Script(
+    """
+    def main(rank):
+        for step in range(20):
+            for name, value in sorted(losses.items()):  # decides
+                all_reduce(value)  # looped
+            loss.backward()  # after
+    """
+)
+
+
+def entries(*made, last):
+    ops = {"looped": "all_reduce", "after": "all_gather"}
+    ranks = []
+    for number, mark in enumerate(last):
+        rank = Rank(number, len(last))
+        for before in made:
+            rank.calls(ops[before], OF_ENTRIES.at(before))
+        ranks.append(rank.calls(ops[mark], OF_ENTRIES.at(mark), state=FENCED))
+    return ranks
+
+
+@pytest.mark.parametrize("made", [["looped"], ["looped", "looped", "after", "looped", "looped"]])
+def test_of_two_ranks_either_may_be_in_another_iteration_of_the_outer_loop(made):
+    """Rank 1 left the inner loop earlier; or rank 0 left out what follows it and is in the next iteration."""
+    found = finding(record(*entries(*made, last=["looped", "after"]), script=OF_ENTRIES))
+    assert (found.code, found.culprits, found.sides) == ("DDP301", (), ((0,), (1,)))
+
+
+def test_loaders_that_counted_tell_which_of_two_ranks_left_the_inner_loop_earlier():
+    ranks = entries("looped", last=["looped", "after"])
+    for rank, batches in zip(ranks, (2, 1), strict=True):
+        told = {"loader": 0, "step": 0, "batches": batches, "steps": batches, "complete": True}
+        rank.phase("loader", "done", OF_ENTRIES.at("decides"), loader=0, kind="map", own=True)
+        rank.phase("data loop", "done", OF_ENTRIES.at("decides"), **told)
+    found = finding(record(*ranks, script=OF_ENTRIES))
+    assert (found.code, found.culprits, found.waiting) == ("DDP308", (1,), (0,))
+
+
+def test_a_rank_that_never_was_in_the_loop_has_skipped_the_call():
+    recording = record(
+        Rank(0, 2).waits("all_reduce", BROKEN_OFF.at("looped")),
+        Rank(1, 2).calls("barrier", BROKEN_OFF.at("after"), state=FENCED),
+        script=BROKEN_OFF,
+    )
+    assert finding(recording).code == "DDP301"
+
+
+def test_without_a_source_the_calls_are_merely_unlike():
+    recording = record(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).calls("barrier", line(9), state=FENCED))
+    found = finding(recording)
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP302", (), (), ((0,), (1,)))
+    assert "all_reduce on rank 0, barrier on rank 1" in found.summary
+    assert dict(found.where) == {0: line(5), 1: line(9)}
+
+
+@pytest.mark.parametrize("culprit", [0, 1])
+def test_of_two_ranks_the_one_that_made_the_call_differently_before_is_named(culprit):
+    ranks = [Rank(n, 2).calls("all_reduce", line(5)) for n in range(2)]
+    for number, rank in enumerate(ranks):
+        rank.calls("all_reduce", line(5), shape=(3,) if number == culprit else (4,), state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP303", (culprit,), (1 - culprit,), ())
+    assert found.summary.startswith(f"Rank {culprit} uses a different shape")
+    assert any(f"Rank {culprit}'s previous call" in text for text in found.evidence)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_call_after_a_loop_leaves_no_order(known):
+    """A first validation, or a second one after a first before training: that it comes after a batch is new."""
+    ranks = [Rank(n, 2) for n in range(2)]
+    for rank in ranks:
+        if known:
+            rank.calls("barrier", line(30, "evaluate"))
+        for _ in range(4):
+            rank.calls("all_reduce", line(3, "train"))
+    ranks[0].calls("barrier", line(30, "evaluate"), state=FENCED)
+    ranks[1].calls("all_reduce", line(3, "train"), state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP302", (), ((0,), (1,)))
+
+
+def test_a_line_that_makes_several_kinds_of_calls_did_not_change():
+    """A wrapper broadcasts one buffer after the other from one line."""
+    ranks = [Rank(n, 2) for n in range(2)]
+    for rank in ranks:
+        for shape in ((4,), (8,), (4,), (8,)):
+            rank.calls("broadcast", line(5), shape=shape, root=0)
+    ranks[0].waits("broadcast", line(5), shape=(4,), root=0)
+    ranks[1].calls("broadcast", line(5), shape=(3,), root=0, state=FENCED)
+    found = finding(record(*ranks))
+    assert (found.code, found.culprits, found.sides) == ("DDP303", (1,), ())
+    assert not any("Rank 0's previous call" in text for text in found.evidence)
+
+
+def test_of_two_ranks_in_one_loop_neither_may_have_skipped_the_call():
+    """Each stands at a line at which the other has been as often."""
+    script = Script("""
+        def main(rank):
+            for step in range(9):
+                if rank:
+                    odd()  # other
+                all_reduce(loss)  # one
+                all_reduce(rate)  # two
+    """)
+    ranks = [Rank(0, 2).calls("all_reduce", script.at("one")), Rank(1, 2).calls("all_reduce", script.at("two"))]
+    ranks[0].waits("all_reduce", script.at("two"))
+    ranks[1].calls("barrier", script.at("one"), state=FENCED)
+    found = finding(record(*ranks, script=script))
+    assert (found.culprits, found.sides) == ((), ((0,), (1,))), found
+
+
+@pytest.mark.parametrize("size", [10, 12])
+def test_where_names_every_rank_of_many_sides_once(size):
+    """Ten sides of one rank each; or a majority of three, and nine sides more."""
+    shapes = range(1, size + 1) if size == 10 else [1, 1, 1, *range(2, size - 1)]
+    found = finding(
+        record(*(Rank(r, size).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
+    )
+    assert sorted(rank for rank, _ in found.where) == list(range(size))
+
+
+def test_three_kinds_of_calls_are_told_by_side():
+    shapes = (4, 4, 5, 6)
+    found = finding(
+        record(*(Rank(r).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
+    )
+    assert (found.code, found.sides) == ("DDP303", ((0, 1), (2,), (3,)))
+    assert found.summary.endswith(
+        ": all_reduce of [4] on ranks 0 and 1, all_reduce of [5] on rank 2, all_reduce of [6] on rank 3."
+    )
+
+
+SAVES = Script(
+    """
+    def main(rank):
+        for step in range(6):  # loop
+            model(x).backward()  # train
+            if step % 3 == 2 and rank == 0:
+                save()  # save
+    """
+)
+
+
+def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash():
+    """gloo ends the process in native code: that follows from the sizes."""
+
+    def call(rows: int) -> Signature:
+        shapes = ((rows * 2,),)
+        return Signature("all_to_all_single", shapes, ("float32",), agreed="a2a|float32", out_shapes=shapes)
+
+    recording = record(
+        Rank(0, 3).calls("all_to_all_single", line(7), signature=call(6), state=CallState.ISSUED).dies(-6),
+        Rank(1, 3).calls("all_to_all_single", line(7), signature=call(6), state=CallState.FAILED),
+        Rank(2, 3).calls("all_to_all_single", line(7), signature=call(9), state=CallState.ISSUED),
+    )
+    first = diagnose(recording).findings[0]
+    assert (first.code, first.culprits) == ("DDP305", (2,))
+    assert "Rank 2 sends 6 elements to rank 0, which expects 4." in first.evidence
+    assert "Exchange the sizes first" in first.remedy
