@@ -8,14 +8,15 @@ from pkgutil import walk_packages
 
 import ddpnb.rules
 from ddpnb.model.findings import FindingType
-from ddpnb.rules import catalogue
+from ddpnb.rules import catalogue, engine
 
 
 @cache
 def declared() -> dict[str, FindingType]:
     """The types that the modules of the diagnosis declare, by code."""
     packages = walk_packages(ddpnb.rules.__path__, "ddpnb.rules.")
-    values = (value for package in packages for value in vars(import_module(package.name)).values())
+    values = [value for package in packages for value in vars(import_module(package.name)).values()]
+    values += [kind for rule in engine.rules() for kind in rule.kinds]
     return {value.code: value for value in values if isinstance(value, FindingType)}
 
 

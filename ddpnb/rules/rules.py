@@ -6,21 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.rules import exit_status, unwaited_work
-from ddpnb.rules.checkpoints import nothing_loaded, one_file, resuming
+from ddpnb.rules import engine, exit_status, unwaited_work
+from ddpnb.rules.checkpoints import nothing_loaded, resuming
 from ddpnb.rules.data import batches, replicated
-from ddpnb.rules.divergence import call_swaps, ddp_setup, hidden_attribute, not_synchronised, numbers, replicas
-from ddpnb.rules.environment import backends, own_ranks, shared_memory, threads, timeouts, variables, versions
+from ddpnb.rules.divergence import call_swaps, ddp_setup, not_synchronised, numbers, replicas
+from ddpnb.rules.environment import backends, own_ranks, shared_memory, threads, timeouts, variables
 from ddpnb.rules.hangs import forward_on_one_rank
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A rule and when it is asked.
+class Row:
+    """A rule that is not yet declared with ``@rule``, and when it is asked.
 
     ``alone``: only where nothing has failed or is blocked. ``effect``: what it finds follows from errors of the
     rules before it, so it is not asked after one.
@@ -31,25 +32,23 @@ class Rule:
     effect: bool = False
 
 
-def _rules(stuck: frozenset[int]) -> tuple[Rule, ...]:
+def _rules(stuck: frozenset[int]) -> tuple[Row, ...]:
     """All rules, causes before their effects."""
     return (
-        Rule(forward_on_one_rank.find, alone=True),
-        Rule(replicated.find),
-        Rule(call_swaps.find, effect=True),
-        Rule(ddp_setup.find),
-        Rule(replicas.find, effect=True),
-        Rule(not_synchronised.find, alone=True, effect=True),
-        Rule(batches.find),
-        Rule(numbers.find),
-        Rule(partial(environment, stuck=stuck)),
-        Rule(own_ranks.find),
-        Rule(exit_status.find),
-        Rule(nothing_loaded.find),
-        Rule(unwaited_work.find),
-        Rule(resuming.find),
-        Rule(one_file.find),
-        Rule(hidden_attribute.find),
+        Row(forward_on_one_rank.find, alone=True),
+        Row(replicated.find),
+        Row(call_swaps.find, effect=True),
+        Row(ddp_setup.find),
+        Row(replicas.find, effect=True),
+        Row(not_synchronised.find, alone=True, effect=True),
+        Row(batches.find),
+        Row(numbers.find),
+        Row(partial(_environment, stuck=stuck)),
+        Row(own_ranks.find),
+        Row(exit_status.find),
+        Row(nothing_loaded.find),
+        Row(unwaited_work.find),
+        Row(resuming.find),
     )
 
 
@@ -57,12 +56,17 @@ def environment(recording: Recording, stuck: frozenset[int] = frozenset()) -> li
     """The findings about the environment; warnings and notes unless the ranks contradict each other."""
     found = (
         backends.find(recording),
-        versions.find(recording),
         timeouts.find(recording, stuck),
         threads.find(recording),
         shared_memory.find(recording),
     )
-    return [*(finding for finding in found if finding is not None), *variables.find(recording)]
+    asked = engine.ask(Snapshot(recording), engine.of_package("environment"))
+    return [*(finding for finding in found if finding is not None), *asked, *variables.find(recording)]
+
+
+def _environment(recording: Recording, stuck: frozenset[int]) -> list[Finding]:
+    declared = {code for rule in engine.of_package("environment") for code in rule.codes}
+    return [finding for finding in environment(recording, stuck) if finding.code not in declared]
 
 
 def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int]) -> list[Finding]:
@@ -73,7 +77,9 @@ def find(recording: Recording, failures: Sequence[Finding], stuck: frozenset[int
         failures: why ranks failed or are blocked; what they supersede is left out.
         stuck: the ranks that can never continue.
     """
-    found: list[Finding] = []
+    snap = Snapshot(recording, failures=tuple(failures))
+    vars(snap)["stuck"] = stuck
+    found = engine.ask(snap, engine.rules())
     for rule in _rules(stuck):
         errors = any(finding.severity == "error" for finding in found)
         if (rule.alone and failures) or (rule.effect and errors):

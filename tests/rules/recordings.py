@@ -22,6 +22,7 @@ import textwrap
 from functools import partial
 from typing import Any
 
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events import Event, read
@@ -30,6 +31,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.rules import diagnose as module
+from ddpnb.rules import engine
 from tests.rules.training import Training
 
 #: as for a job that nobody watches: rules that need patience make errors
@@ -345,6 +347,12 @@ def record(*ranks: Rank, script: Script | None = None, world_size: int | None = 
 def recorded(make, world=4, script=None):
     """``make(rank)`` says what each rank did."""
     return record(*(make(Rank(number, world)) for number in range(world)), script=script)
+
+
+def asked(code: str, recording: Recording, *failures: Finding) -> list[Finding]:
+    """What the rule of this code finds, asked alone."""
+    (rule,) = (rule for rule in engine.rules() if code in rule.codes)
+    return [one for one in engine.ask(Snapshot(recording, failures=failures), [rule]) if one.code == code]
 
 
 def the_finding(rule, recording):

@@ -7,7 +7,7 @@ import pytest
 from ddpnb.model.findings import Finding
 from ddpnb.rules import rules
 from ddpnb.rules.finding_types import type_of
-from ddpnb.rules.rules import Rule
+from ddpnb.rules.rules import Row
 from tests.rules.recordings import Rank, line, record, recorded
 
 RECORDING = record(Rank(0, 2), Rank(1, 2))
@@ -34,7 +34,7 @@ def found(monkeypatch):
 
 
 def gives(*findings, **when):
-    return Rule(lambda _: list(findings), **when)
+    return Row(lambda _: list(findings), **when)
 
 
 def test_errors_come_first_else_the_order_of_the_table(found):

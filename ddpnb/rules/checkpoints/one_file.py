@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterable
 
-from ddpnb.facts.places import where
-from ddpnb.model import phrases
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import CheckpointSaved
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
-
-CHECKPOINT_RACE = FindingType("DDP603", "checkpoint-race", severity="warning")
+from ddpnb.rules.rule import Draft, rule, say
 
 
-def find(recording: Recording) -> Finding | None:
-    """DDP603: several ranks write one file."""
-    writers: dict[str, dict[int, CheckpointSaved]] = defaultdict(dict)
-    for rank, record in recording.ranks.items():
-        for save in record.events(CheckpointSaved):
-            if save.path.startswith("/") and not save.path.startswith("/dev/"):
-                writers[save.path][rank] = save
-    shared = {path: ranks for path, ranks in writers.items() if len(ranks) > 1}
-    if not shared:
-        return None
-    path, places = next(iter(sorted(shared.items())))
-    return Finding(
-        CHECKPOINT_RACE,
-        f"{phrases.ranks(places, True)} all write {path}: the writes race, and a reader may see a partial file.",
-        tuple(sorted(places)),
-        where=where(places, sorted(places)),
-        remedy="Save on rank 0 only (if rank == 0: torch.save(...); then dist.barrier()), or to one file per rank.",
-    )
+@rule("DDP603", "checkpoint-race", severity="warning")
+def one_file(snap: Snapshot) -> Iterable[Draft]:
+    """Several ranks write one file."""
+    paths = {save.path for saves in snap.every(CheckpointSaved).values() for save in saves}
+    for path in sorted(path for path in paths if path.startswith("/") and not path.startswith("/dev/")):
+        writers = snap.last(CheckpointSaved, path=path)
+        if len(writers) > 1:
+            yield Draft(
+                say(
+                    "{who} all write {path}: the writes race, and a reader may see a partial file.", writers, path=path
+                ),
+                tuple(writers),
+                "Save on rank 0 only (if rank == 0: torch.save(...); then dist.barrier()), or to one file per rank.",
+                writers,
+            )
+            return

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.rules.checkpoints import one_file
-from tests.rules.recordings import line, recorded, the_finding
+from tests.rules.recordings import asked, line, recorded
 
 SAVED = line(22)
 PATH = "/home/user/last.pt"
@@ -14,13 +13,11 @@ def saves(rank, path):
 
 
 def test_two_ranks_that_write_one_file():
-    found = the_finding(
-        one_file.find, recorded(lambda r: saves(r, PATH if r.rank in (0, 3) else f"/home/user/{r.rank}.pt"))
-    )
+    (found,) = asked("DDP603", recorded(lambda r: saves(r, PATH if r.rank in (0, 3) else f"/home/user/{r.rank}.pt")))
     assert (found.code, found.severity, found.culprits) == ("DDP603", "warning", (0, 3))
     assert PATH in found.summary
 
 
 def test_files_of_their_own():
-    assert one_file.find(recorded(lambda r: saves(r, f"/home/user/{r.rank}.pt"))) is None
-    assert one_file.find(recorded(lambda r: saves(r, "/dev/null"))) is None
+    assert not asked("DDP603", recorded(lambda r: saves(r, f"/home/user/{r.rank}.pt")))
+    assert not asked("DDP603", recorded(lambda r: saves(r, "/dev/null")))

@@ -1,0 +1,241 @@
+"""How a finding is declared: a function from a Snapshot to Drafts, under one or more codes.
+
+Example:
+    >>> @rule("DDP107", "version-mismatch")
+    ... def versions(snap: Snapshot) -> Iterable[Draft]:
+    ...     starts = snap.last(InitProcessGroup)
+    ...     yield from differ(
+    ...         starts.of(lambda start: start.versions.get("torch")),
+    ...         at=starts,
+    ...         one="{who} [runs|run] torch {mine}, {others} {theirs}.",
+    ...         tie="The ranks run different versions of torch: {sides}.",
+    ...         line="torch {}",
+    ...         remedy="Install the same versions for all ranks.",
+    ...     )
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from ddpnb.facts.places import Placed
+from ddpnb.facts.snapshot import Part, PerRank, Snapshot
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
+
+FEW = 8  # ranks with a line of their own
+#: In ``after``: any reason why ranks failed or are blocked.
+FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A function that finds something, and when it is asked.
+
+    ``kinds``: what it may find. ``after``: it is not asked where an error of one of these codes (or ``FAILURE``) was found,
+    which is its cause. ``refines``: it is asked after these codes, and may put a more specific finding in their place.
+    ``needs``: without these facts of at least one rank it is not asked.
+    """
+
+    kinds: tuple[FindingType, ...]
+    find: Find
+    after: tuple[str, ...] = ()
+    refines: tuple[str, ...] = ()
+    needs: tuple[Part, ...] = ("events",)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        return tuple(kind.code for kind in self.kinds)
+
+
+Find = Callable[[Snapshot], "Iterable[Draft]"]
+RULES: list[Rule] = []
+
+
+def rule(
+    code: str,
+    name: str,
+    *,
+    after: tuple[str, ...] = (),
+    refines: tuple[str, ...] = (),
+    needs: tuple[Part, ...] = ("events",),
+    **declared: Any,
+) -> Callable[[Find], Find]:
+    """Register a rule under one code.
+
+    Args:
+        code: such as ``"DDP107"``. Its page is ``catalogue/pages/DDP107.md``.
+        name: such as ``"version-mismatch"``.
+        after: codes whose findings are the cause of this one: it is not asked where one of them was found as an error.
+        refines: codes of findings that it replaces by a more specific one.
+        needs: facts without which it is not asked.
+        **declared: further fields of ``FindingType``: ``severity``, ``supersedes``, ``after_patience`` ...
+    """
+    return family(FindingType(code, name, **declared), after=after, refines=refines, needs=needs)
+
+
+def family(
+    *kinds: FindingType,
+    after: tuple[str, ...] = (),
+    refines: tuple[str, ...] = (),
+    needs: tuple[Part, ...] = ("events",),
+) -> Callable[[Find], Find]:
+    """Register a rule under several codes, one of which each of its Drafts names (``Draft.kind``)."""
+
+    def add(find: Find) -> Find:
+        RULES.append(Rule(kinds, find, after, refines, needs))
+        return find
+
+    return add
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a rule has found, in facts; the engine makes a Finding of it.
+
+    ``at``: where each rank is: an event, a call, a sample, or a Site. ``sides``: ranks that differ where nobody is at fault.
+    ``kind``: of a family, which of its kinds it is. ``instead``: the finding in whose place it comes. ``also``: further places.
+    The other fields are those of ``Finding``.
+    """
+
+    summary: str
+    culprits: Sequence[int] = ()
+    remedy: str = ""
+    at: Mapping[int, Placed | Site] = field(default_factory=dict[int, "Placed | Site"])
+    waiting: Sequence[int] = ()
+    sides: tuple[tuple[int, ...], ...] = ()
+    evidence: Iterable[str] = ()
+    kind: FindingType | None = None
+    instead: Finding | None = None
+    also: tuple[tuple[int, Site], ...] = ()
+    collective: Call | None = None
+    tensors: tuple[str, ...] = ()
+    certainty: Certainty = "proven"
+    severity: Severity | None = None
+    hint: Hint | None = None
+    moments: tuple[tuple[int, int], ...] = ()
+
+    def finding(self, kinds: Sequence[FindingType]) -> Finding:
+        """As a Finding of its kind, or of the only one of its rule: with places, and the open question of a tie."""
+        kind = self.kind or kinds[0]
+        sides = () if self.culprits else self.sides
+        named = dict.fromkeys((*self.culprits, *self.waiting, *sorted(self.at)))
+        places = ((rank, _site(self.at[rank])) for rank in named if rank in self.at)
+        return Finding(
+            kind,
+            self.summary,
+            tuple(self.culprits),
+            tuple(self.waiting),
+            self.collective,
+            (*((rank, site) for rank, site in places if site != NO_SITE), *self.also),
+            (*self.evidence, *phrases.undecided(sides)),
+            self.remedy,
+            self.severity or kind.severity,
+            self.tensors,
+            sides,
+            self.certainty,
+            self.hint,
+            moments=self.moments,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refined(Draft):
+    """A finding under a more specific code or with other words; what is not given stays as it is in that finding."""
+
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def finding(self, kinds: Sequence[FindingType]) -> Finding:
+        assert self.instead is not None
+        return replace(self.instead, type=self.kind or kinds[0], **self.changes)
+
+
+_FIELDS = frozenset(one.name for one in fields(Finding))
+
+
+def refined(instead: Finding, kind: FindingType | None = None, **changes: Any) -> Refined:
+    """The Draft that puts a changed finding in the place of another.
+
+    Args:
+        instead: that one.
+        kind: of a family, which of its kinds it is now; ``instead.type`` where it only gets other words.
+        **changes: fields of ``Finding``.
+    """
+    assert changes.keys() <= _FIELDS, changes.keys() - _FIELDS
+    return Refined(instead.summary, kind=kind, instead=instead, changes=changes)
+
+
+def say(text: str, who: Iterable[int] = (), **words: Any) -> str:
+    """A sentence about ranks: ``{who}`` is its subject, whose number the verbs follow; ranks among the words become words.
+
+    Example:
+        >>> say("{who} [waits|wait] for {others}.", (0, 2), others=(1,))
+        'Ranks 0 and 2 wait for rank 1.'
+    """
+    subject = tuple(who)
+    text = _VERB.sub(lambda found: phrases.verb(subject, found[1], found[2]), text)
+    named = {
+        name: phrases.ranks(value) if isinstance(value, (tuple, list, set, frozenset)) else value
+        for name, value in words.items()
+    }
+    return text.format(who=phrases.ranks(subject, capital=text.startswith("{who}")), **named)
+
+
+_VERB = re.compile(r"\[([^|\]\[]*)\|([^\]\[]*)\]")
+
+
+def each(ranks: Iterable[int], line: Callable[[int], str]) -> tuple[str, ...]:
+    """A line of evidence about each of the first ranks."""
+    return tuple(line(rank) for rank in list(ranks)[:FEW])
+
+
+def differ(
+    values: PerRank[Any],
+    at: Mapping[int, Placed | Site],
+    *,
+    one: str,
+    tie: str,
+    line: str,
+    remedy: str,
+    shown: Callable[[Any], str] = str,
+    **more: Any,
+) -> Iterator[Draft]:
+    """Ranks whose values differ: the minority is at fault, and nobody in a tie.
+
+    Args:
+        values: by rank.
+        at: where each rank is.
+        one: about a minority, with ``{who}``, ``{mine}``, ``{others}`` and ``{theirs}``.
+        tie: about more than two sides or a tie, with ``{sides}``.
+        line: of evidence about a rank, with ``{}`` for its value.
+        remedy: what to change.
+        shown: a value in words.
+        **more: fields of the Draft.
+    """
+    apart = values.split
+    if not apart.differs:
+        return
+    words = {side[0]: shown(values[side[0]]) for side in apart.sides}
+    usual, odd = words[apart.sides[0][0]], shown(values[apart.odd[0]])
+    culprits = apart.culprits
+    others = phrases.besides(sorted(values), culprits)
+    yield Draft(
+        tie.format(sides=phrases.by_side(apart.sides, words.__getitem__))
+        if apart.tied or len(apart.sides) > 2
+        else say(one, culprits, mine=odd, others=others, theirs=usual),
+        culprits,
+        remedy,
+        at,
+        waiting=others if culprits else (),
+        sides=apart.sides,
+        evidence=each(sorted(values), lambda rank: f"Rank {rank}: {line.format(shown(values[rank]))}."),
+        **more,
+    )
+
+
+def _site(place: Placed | Site) -> Site:
+    return place if isinstance(place, Site) else place.site
