@@ -7,12 +7,20 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Generic, Literal, TypeVar
 
+from ddpnb.facts import never
+from ddpnb.facts.before_the_end import while_waiting
 from ddpnb.facts.digests import Split, split
+from ddpnb.facts.endings import before_the_signal
 from ddpnb.facts.patience import PATIENCE
-from ddpnb.facts.standings import Standing, standings
+from ddpnb.facts.silent_hosts import silent_hosts
+from ddpnb.facts.stack_stops import stack_stop
+from ddpnb.facts.standings import Standing, standings, with_polls
+from ddpnb.facts.stops import Stop, failures, stops
 from ddpnb.facts.waits import Wait, stuck, waits
+from ddpnb.model.calls import Site
 from ddpnb.model.events import Event
 from ddpnb.model.findings import Finding
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 
 T = TypeVar("T")
@@ -56,6 +64,13 @@ class Snapshot:
     patience: float = PATIENCE
     findings: list[Finding] = field(default_factory=list[Finding])
     failures: tuple[Finding, ...] = ()
+    given: Recording | None = None
+
+    @classmethod
+    def of(cls, given: Recording, patience: float = PATIENCE) -> Snapshot:
+        """Of a Recording, as its ranks were before a launcher, a time-out or Ctrl-C ended those that did not fail by themselves."""
+        then = while_waiting(given) if given.report is not None else before_the_signal(given)
+        return cls(then, patience, given=given)
 
     @cached_property
     def ranks(self) -> PerRank[RankRecord]:
@@ -64,17 +79,48 @@ class Snapshot:
     @cached_property
     def standings(self) -> Mapping[int, Standing]:
         """Where each rank is."""
-        return standings(self.recording)
+        seen = standings(self.recording)
+        if any(record.unrecorded for record in self.ranks.values()):
+            return seen
+        return with_polls(self.recording, never.marked(self.recording, seen), self.patience)
 
     @cached_property
     def waits(self) -> Mapping[int, Wait]:
         """What each waiting rank waits for."""
-        return waits(self.recording, dict(self.standings), self.patience)
+        return waits(self.recording, self.standings, self.patience)
 
     @cached_property
     def stuck(self) -> frozenset[int]:
         """The ranks that can never continue."""
-        return stuck(dict(self.waits), dict(self.standings), self.patience)
+        return stuck(self.waits, self.standings, self.patience)
+
+    @cached_property
+    def stops(self) -> tuple[Stop, ...]:
+        """Why ranks cannot continue."""
+        reported = self.recording.report is not None
+        if not self.knows("calls") and not reported:
+            found = failures(self.recording, self.standings, {})
+        else:
+            found = stops(self.recording, self.standings, self.waits, self.stuck, self.patience)
+        if not found and self.knows("stacks") and any(record.unrecorded for record in self.ranks.values()):
+            by_stacks = stack_stop(self.recording, self.standings, 0.0 if reported else self.patience)
+            found = [by_stacks] if by_stacks is not None else []
+        return tuple(found)
+
+    @cached_property
+    def over(self) -> bool:
+        """Whether all ranks have ended."""
+        known = len(self.standings) == self.recording.world_size
+        return known and all(one.state is RankState.ENDED for one in self.standings.values())
+
+    @cached_property
+    def observed(self) -> bool:
+        """Whether a recorder watches the ranks: of a report or of stacks alone, no later look says more."""
+        return self.recording.report is None and not any(record.unrecorded for record in self.ranks.values())
+
+    def at(self, ranks: Iterable[int]) -> dict[int, Site]:
+        """Where these ranks are."""
+        return {rank: self.standings[rank].site for rank in ranks if rank in self.standings}
 
     def every(self, *kinds: type[E], **fields: Any) -> PerRank[tuple[E, ...]]:
         """The events of these kinds, of the ranks that have some: ``snap.every(CheckpointSaved, path=path)``."""
@@ -103,9 +149,15 @@ class Snapshot:
 
     @cached_property
     def _unknown(self) -> dict[int, frozenset[Part]]:
-        return {rank: frozenset(_not_recorded(record)) for rank, record in self.ranks.items()}
+        if silent_hosts(self.recording):  # what one rank did explains nothing while others are not heard of
+            return {}
+        found = {rank: frozenset(_not_recorded(record)) for rank, record in self.ranks.items()}
+        if self.recording.report is None and any(record.unrecorded for record in self.ranks.values()):
+            return {rank: unknown | _OF_RECORDER for rank, unknown in found.items()}  # with others it can't be compared
+        return found
 
 
+_OF_RECORDER: frozenset[Part] = frozenset(("calls", "events", "path"))
 _ALL: frozenset[Part] = frozenset(("calls", "events", "stacks", "path"))
 
 

@@ -239,3 +239,10 @@ def last_site(record: RankRecord) -> Site:
     if seen:
         return max(seen, key=lambda one: one[0])[1]
     return next((event.site for event in reversed(record.history) if event.site != NO_SITE), NO_SITE)
+
+
+def before_init(record: RankRecord) -> bool:
+    """Whether the rank runs code of the user, and has not called init_process_group in this run."""
+    stack = record.main_stack
+    began = record.unrecorded or record.calls or record.events_forgotten or record.events(Joining)
+    return stack is not None and stack.innermost_user is not None and not began

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ddpnb.facts.missing_ranks import MissingRanks
@@ -34,7 +34,7 @@ class Wait:
     finite: bool = False  # it returns by itself: an explicit wait(timeout), or a group whose time-out is near
 
 
-def waits(recording: Recording, standings: dict[int, Standing], patience: float) -> dict[int, Wait]:
+def waits(recording: Recording, standings: Mapping[int, Standing], patience: float) -> dict[int, Wait]:
     """The wait of every rank that waits for other ranks. Ranks with the same missing ranks share one set."""
     missing_ranks = MissingRanks(recording)
     channels: Channels | None = None
@@ -56,7 +56,7 @@ def waits(recording: Recording, standings: dict[int, Standing], patience: float)
     return found
 
 
-def stuck(found: dict[int, Wait], standings: dict[int, Standing], patience: float) -> frozenset[int]:
+def stuck(found: Mapping[int, Wait], standings: Mapping[int, Standing], patience: float) -> frozenset[int]:
     """The waiting ranks that are blocked forever.
 
     Ranks that compute, or that have been blocked outside any collective or unresponsive for less than ``patience``

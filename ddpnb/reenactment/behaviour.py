@@ -9,13 +9,13 @@ from functools import cached_property
 from typing import Literal
 
 from ddpnb.facts.before_the_end import while_waiting
+from ddpnb.facts.endings import is_consequence, is_fence_stop
 from ddpnb.facts.standings import Standing, standings
 from ddpnb.model.calls import OPERATIONS, UNNAMED, Call, CallState, Group, Signature
 from ddpnb.model.collectives import collective_of, message_key
 from ddpnb.model.events.startup import NewGroup
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
-from ddpnb.rules.hangs.endings import is_consequence, is_fence_stop
 
 How = Literal["blocked", "left", "raised", "died", "elsewhere", "stopped", "computing", "unknown"]
 _NOT_MADE = (CallState.HELD, CallState.REFUSED)

@@ -16,7 +16,7 @@ from ddpnb.reenactment.reduction import Reduced, reduce
 from ddpnb.reenactment.representatives import chosen, classes, role
 from ddpnb.reenactment.tensors import Scale, Small, Tensor, compared_by_size, eager
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.rules.hangs.stacks_alone import SAME_COLLECTIVE
+from ddpnb.rules.hangs.same_collective import SAME_COLLECTIVE
 from ddpnb.source.paths import parting, path_to
 
 MOST = 8

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ddpnb.reenactment.plan import Part, Plan, Step
-from ddpnb.rules.hangs.uneven_iterations import UNEVEN_ITERATIONS
 
 _LONGEST_BODY = 12  # lines of a loop
 _MATCH = {True: 4, False: 1}  # how much two steps that share a line speak for it: the same collective, another one
@@ -58,7 +57,7 @@ class _Order:
 
     def __init__(self, plan: Plan) -> None:
         finding = plan.expected
-        self.uneven = finding is not None and finding.type == UNEVEN_ITERATIONS
+        self.uneven = finding is not None and finding.code == "DDP308"
         self.tied = plan.ordered and finding is not None and bool(finding.sides)  # none has passed the other's line
         self._in_sequence = plan.ordered
         culprits = finding.culprits if finding is not None else ()

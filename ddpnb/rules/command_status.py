@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
+from ddpnb.facts.endings import is_fence_stop
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED
-from ddpnb.rules.hangs.endings import RANK_DEAD, is_fence_stop
 
 _BY_OTHERS = (-signal.SIGTERM, -signal.SIGKILL)
 
@@ -58,4 +58,4 @@ def of_success(finished: Diagnosis, as_it_was: Diagnosis, recording: Recording) 
 def _is_meant(finding: Finding, recording: Recording) -> bool:
     """Whether somebody ended the ranks by a signal, and no more is known."""
     endings = [recording.ranks[rank].ending for rank in finding.culprits]
-    return finding.type == RANK_DEAD and all(ending is not None and ending.code in _BY_OTHERS for ending in endings)
+    return finding.code == "DDP311" and all(ending is not None and ending.code in _BY_OTHERS for ending in endings)

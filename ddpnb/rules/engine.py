@@ -1,22 +1,24 @@
-"""Asks the rules: causes before their effects, and each only where its facts are known."""
+"""Asks the rules: why ranks failed or are blocked first, causes before their effects, each only where its facts are known."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pkgutil import walk_packages
 
 import ddpnb.rules
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.findings import Finding
-from ddpnb.rules.rule import FAILURE, RULES, Rule
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.rules.rule import ERROR, FAILURE, RULES, Draft, Rule
+
+_ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
 @cache
 def rules() -> tuple[Rule, ...]:
-    """All rules, in the order in which they are asked: after the codes that they name, else by code."""
+    """All rules, in the order in which they are asked."""
     for package in walk_packages(ddpnb.rules.__path__, "ddpnb.rules."):
         if not package.name.endswith("__main__"):
             import_module(package.name)
@@ -24,30 +26,42 @@ def rules() -> tuple[Rule, ...]:
 
 
 def of_package(name: str) -> tuple[Rule, ...]:
-    """The rules of a package: ``"environment"``."""
-    return tuple(rule for rule in rules() if rule.find.__module__.startswith(f"ddpnb.rules.{name}."))
+    """The rules of a package, such as ``"environment"``, but for those that say why ranks failed or are blocked."""
+    return tuple(r for r in rules() if r.find.__module__.startswith(f"ddpnb.rules.{name}.") and not r.failure)
 
 
 def in_order(declared: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Rules after those whose codes they name in ``after`` or ``refines``, else by code.
+    """Rules after those whose codes they name in ``after`` or ``refines``, failures before others, else by code.
 
     Raises:
         graphlib.CycleError: two rules are each to come after the other.
     """
-    by_code = sorted(declared, key=lambda rule: (rule.codes, rule.find.__module__, rule.find.__qualname__))
-    makes: dict[str, list[int]] = {}
-    for number, rule in enumerate(by_code):
-        for code in rule.codes:
-            makes.setdefault(code, []).append(number)
+    by_code = sorted(declared, key=_place)
     sorter: TopologicalSorter[int] = TopologicalSorter()
     for number, rule in enumerate(by_code):
-        before = (other for code in (*rule.after, *rule.refines) for other in makes.get(code, ()))
-        sorter.add(number, *(other for other in before if other != number))
-    sorter.prepare()
-    return tuple(by_code[number] for number in _by_code(sorter))
+        sorter.add(number, *(other for other, one in enumerate(by_code) if other != number and _comes_after(rule, one)))
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        names = " -> ".join(by_code[number].find.__qualname__ for number in error.args[1])
+        raise CycleError(f"each of these rules is to come after another: {names}") from None
+    return tuple(by_code[number] for number in _lowest_first(sorter))
 
 
-def _by_code(sorter: TopologicalSorter[int]) -> Iterator[int]:
+def _place(rule: Rule) -> tuple[object, ...]:
+    """By its codes; one that only puts findings of other rules in the place of others comes by those."""
+    codes = rule.codes or rule.gives
+    return not codes, codes, rule.find.__module__, rule.find.__qualname__
+
+
+def _comes_after(rule: Rule, other: Rule) -> bool:
+    if rule.phase != other.phase:
+        return rule.phase > other.phase
+    made = {*other.codes, *other.gives}
+    return not made.isdisjoint(rule.after) or (not other.refines and not made.isdisjoint(rule.refines))
+
+
+def _lowest_first(sorter: TopologicalSorter[int]) -> Iterator[int]:
     """The order of a graph in which the lowest of those that may come next is always taken."""
     ready = list(sorter.get_ready())
     while ready:
@@ -59,36 +73,81 @@ def _by_code(sorter: TopologicalSorter[int]) -> Iterator[int]:
 
 
 def ask(snap: Snapshot, asked: Sequence[Rule]) -> list[Finding]:
-    """What these rules find, with ``snap.failures`` known: in their order, those of one that refines in place of what it refines.
+    """What these rules find beside ``snap.failures``: errors first, then warnings and notes.
+
+    Failures come in the order of their stops. What they supersede is left out, and so is a second finding of one type that
+    another rule has made: the earlier one shows the cause.
 
     Args:
-        snap: what they see. ``snap.findings`` is what has been found so far.
+        snap: what they see; ``snap.findings`` and ``snap.failures`` are what has been found so far.
         asked: in order.
     """
-    snap.findings = list(snap.failures)
+    given = snap.failures
+    snap.findings = list(given)
     final: set[int] = set()  # the identity of findings that are not refined again
+    places = {id(stop): place for place, stop in enumerate(snap.stops)} if any(rule.failure for rule in asked) else {}
+    of_stops: list[tuple[int, Finding]] = [(-1, finding) for finding in given]
     for rule in asked:
         if not _applies(snap, rule):
             continue
-        known = {finding.type for finding in snap.findings[len(snap.failures) :]} if not rule.refines else set()
+        known = set[FindingType]() if rule.failure else {finding.type for finding in _not_failures(snap)}
         for draft in rule.find(snap):
             finding = draft.finding(rule.kinds)
             if draft.instead is not None:
-                place = next((n for n, one in enumerate(snap.findings) if one is draft.instead), None)
-                if place is not None and id(draft.instead) not in final:
-                    snap.findings[place] = finding
-                    final.add(id(finding))
+                _replace(snap, of_stops, draft, finding, final)
+            elif rule.failure:
+                of_stops.append((-1 if rule.cause else places.get(id(draft.stop), len(places)), finding))
+                snap.findings.append(finding)
             elif finding.type not in known:
                 snap.findings.append(finding)
-    return snap.findings[len(snap.failures) :]
+        if rule.failure:
+            of_stops.sort(key=lambda one: one[0])
+            snap.failures = tuple(finding for _, finding in of_stops)
+    failures = snap.failures[len(given) :]
+    return [*failures, *_beside(snap)]
+
+
+def _replace(
+    snap: Snapshot, of_stops: list[tuple[int, Finding]], draft: Draft, finding: Finding, final: set[int]
+) -> None:
+    if id(draft.instead) in final:
+        return
+    for place, one in enumerate(snap.findings):
+        if one is draft.instead:
+            snap.findings[place] = finding
+            final.add(id(finding))
+    for place, (stop, one) in enumerate(of_stops):
+        if one is draft.instead:
+            of_stops[place] = stop, finding
+
+
+def _beside(snap: Snapshot) -> list[Finding]:
+    """What was found beside the failures, without what follows from these or repeats them."""
+    superseded = {code for failure in snap.failures for code in (failure.code, *failure.type.supersedes)}
+    # In a tie either may have made the mistake.
+    blamed = ((failure, frozenset(failure.culprits) or failure.concerned) for failure in snap.failures)
+    lines = {place for failure, ranks in blamed for place in failure.where if place[0] in ranks}
+    rest = (
+        finding
+        for finding in _not_failures(snap)
+        if finding.code not in superseded and not (finding.type.once_per_line and lines.issuperset(finding.where))
+    )
+    return sorted(rest, key=lambda finding: _ORDER[finding.severity])
+
+
+def _not_failures(snap: Snapshot) -> list[Finding]:
+    failures = {id(failure) for failure in snap.failures}
+    return [finding for finding in snap.findings if id(finding) not in failures]
 
 
 def _applies(snap: Snapshot, rule: Rule) -> bool:
-    """Whether the facts that a rule needs are known, and neither a cause of what it finds nor nothing that it refines was found."""
-    if not all(map(snap.knows, rule.needs)):
+    """Whether the facts that a rule needs are known, no cause of what it finds was found, and something that it refines was."""
+    if not all(map(snap.knows, rule.needs)) or any(map(snap.knows, rule.lacks)):
         return False
     if rule.refines and not snap.found(*rule.refines):
         return False
     if FAILURE in rule.after and snap.failures:
+        return False
+    if ERROR in rule.after and any(finding.severity == "error" for finding in snap.findings):
         return False
     return not any(finding.severity == "error" for finding in snap.found(*rule.after))

@@ -14,8 +14,8 @@ from ddpnb.rules import catalogue, engine
 @cache
 def declared() -> dict[str, FindingType]:
     """The types that the modules of the diagnosis declare, by code."""
-    packages = walk_packages(ddpnb.rules.__path__, "ddpnb.rules.")
-    values = [value for package in packages for value in vars(import_module(package.name)).values()]
+    packages = (one.name for one in walk_packages(ddpnb.rules.__path__, "ddpnb.rules.") if "__main__" not in one.name)
+    values = [value for package in packages for value in vars(import_module(package)).values()]
     values += [kind for rule in engine.rules() for kind in rule.kinds]
     return {value.code: value for value in values if isinstance(value, FindingType)}
 

@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ddpnb.facts.endings import is_fence_stop
+from ddpnb.facts.mismatches import expected
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.calls import CallState
 from ddpnb.model.collectives import collective_of
 from ddpnb.model.findings import Finding, Outcome
 from ddpnb.model.recording import Recording
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED
-from ddpnb.rules.hangs import endings, mismatch
-from ddpnb.rules.hangs.endings import RANK_RAISED
+
+# Of a report: what ended the ranks was a time-out.
+_WAITS = ("DDP102", "DDP104", "DDP301", "DDP313", "DDP318")
 
 
-def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
+def outcome_of(snap: Snapshot, errors: Sequence[Finding]) -> Outcome:
+    """How the run ended."""
+    recording = snap.recording
+    outcome = _of_ranks(recording, errors)
+    report = recording.report
+    if report is None:
+        return outcome
+    if not errors and report.messages:
+        return "interrupted"
+    if errors and errors[0].code in _WAITS:
+        return "hang"
+    if outcome == "divergence":  # no rank is known to have continued
+        return "hang" if errors[0].waiting else "crash"
+    return outcome
+
+
+def _of_ranks(recording: Recording, errors: Sequence[Finding]) -> Outcome:
     own_failure = any(
-        r.ending is not None and not r.ending.well and not endings.is_fence_stop(r.ending)
-        for r in recording.ranks.values()
+        r.ending is not None and not r.ending.well and not is_fence_stop(r.ending) for r in recording.ranks.values()
     )
     # A fence stop counts even if one rank swallowed it; so does a mismatch that made ranks fail.
     fenced = is_refused(recording)
     died = any(r.ending is not None and r.ending.how == "died" and r.ending.code for r in recording.ranks.values())
     mismatched = bool(errors) and errors[0].type.mismatch and not died
-    if own_failure and not mismatched and not (fenced and errors and errors[0].type != RANK_RAISED):
+    if own_failure and not mismatched and not (fenced and errors and errors[0].code != "DDP312"):
         return "crash"
     if fenced or (mismatched and own_failure):
         return "hang"
@@ -34,8 +55,8 @@ def outcome_of(recording: Recording, errors: list[Finding]) -> Outcome:
 
 def is_refused(recording: Recording) -> bool:
     """Whether the fence has refused a call of these ranks, and the program did not expect that."""
-    return any(endings.is_fence_stop(record.ending) for record in recording.ranks.values()) or any(
-        call.state is CallState.FENCED and not mismatch.expected(recording, collective_of(recording, call))
+    return any(is_fence_stop(record.ending) for record in recording.ranks.values()) or any(
+        call.state is CallState.FENCED and not expected(recording, collective_of(recording, call))
         for record in recording.ranks.values()
         for call in record.calls
     )

@@ -1,153 +1,130 @@
-"""What only reports need: endings that follow from a time-out, errors of unknown ranks, and what remains open."""
+"""What only reports need: causes that no file gives to a rank, the last checkpoints, and what remains open."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import signal
+from collections.abc import Iterable, Sequence
 
-from ddpnb.facts.before_the_end import interrupted_while_waiting
-from ddpnb.facts.standings import Standing
-from ddpnb.model import checkpoints, phrases
+from ddpnb.facts.before_the_end import interrupted_while_waiting, stopped_by_signal
+from ddpnb.facts.children import kills_for_memory
+from ddpnb.facts.endings import is_consequence
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.model import phrases
+from ddpnb.model.calls import CallState
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Recording
-from ddpnb.rules import reported_waits, unattributed
-from ddpnb.rules.hangs import queued_calls, stacks_alone
-from ddpnb.rules.hangs.blocked import BLOCKED_ELSEWHERE, RANK_FROZEN
-from ddpnb.rules.hangs.endings import RANK_DEAD, RANK_RAISED, is_consequence
-from ddpnb.rules.hangs.group_order import GROUP_ORDER
-from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.rules.hangs.stacks_alone import SAME_COLLECTIVE
-from ddpnb.rules.hangs.startup import RENDEZVOUS_UNREACHABLE, WORLD_INCOMPLETE
-from ddpnb.rules.messages.explain import explain_text
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.causes.exits import LESS_HOST_MEMORY
+from ddpnb.rules.finding_types import type_of
+from ddpnb.rules.hangs.endings import LOOK_AT_FIRST, RANK_DEAD, RANK_RAISED
+from ddpnb.rules.messages.explain import explain, explain_text
+from ddpnb.rules.messages.explained import Explained
+from ddpnb.rules.rule import Draft, family
 from ddpnb.texts import shortened
 
-WAITS = frozenset({COLLECTIVE_MISSING, BLOCKED_ELSEWHERE, SAME_COLLECTIVE, WORLD_INCOMPLETE, RENDEZVOUS_UNREACHABLE})
-_FEW = 8
+_OF_TIME_OUTS = ("DDP301", "DDP313")  # what a time-out's own text says: the least of what is known
+_LONGEST = 200  # characters of a message in a sentence
+_FIRST = (
+    "Start with this error: those of the other ranks follow from it. Give each rank a log of its own (torchrun --log-dir DIR "
+    "--redirects 3) to see whose it is."
+)
 
 
-def calls_alone(recording: Recording) -> bool:
-    """Whether the report shows calls and nothing else, so that no rule about events, stacks or errors can say more."""
-    return recording.report is not None and not any(
-        record.history or record.stacks or record.ending is not None for record in recording.ranks.values()
+@family(cause=True, needs=())
+def unattributed(snap: Snapshot) -> Iterable[Draft]:
+    """The causes of a failure that unknown ranks wrote, the most telling first.
+
+    The rank for which the others waited, and of which nothing else is known, may be the one: that is likely at most. Beside a
+    finding that is proven, errors of unknown ranks follow from it.
+    """
+    report = snap.recording.report
+    errors = [finding for finding in snap.findings if finding.severity == "error"]
+    if report is None or any(finding.certainty == "proven" for finding in errors):
+        return
+    known = {finding.code for finding in errors}
+    silent = errors[0] if errors else None
+    explained = {one.code: (one, place) for one, place in _explained(report.messages, report.endings)}
+    causes = [
+        _cause(one, place, silent)
+        for code, (one, place) in explained.items()
+        if code not in known and (code not in _OF_TIME_OUTS or not errors)
+    ]
+    yield from causes if causes or errors else _plain(snap.recording, report.endings)
+
+
+def _explained(messages: Sequence[str], endings: Sequence[Ending]) -> list[tuple[Explained, str]]:
+    """What errors mean, and where they were raised: the last ones first."""
+    found: list[tuple[Explained, str]] = []
+    for ending in reversed(endings):
+        if ending.how == "raised":
+            one = explain(ending.message, ending.exception, frames=ending.frames, traceback=ending.traceback)
+            found += [(one, _place(ending))] if one is not None else []
+    found += [(one, "") for text in reversed(messages) for one in explain_text(text)]
+    return found[::-1]
+
+
+def _place(ending: Ending) -> str:
+    frame = ending.innermost_user
+    return phrases.at(frame.site) if frame is not None else ""
+
+
+def _cause(explained: Explained, place: str, silent: Finding | None) -> Draft:
+    named = explained.culprits or explained.missing
+    where = f"It was raised{place}; it is not known" if place else "It is not known"
+    said = () if named and not place else (f"{where} in which process{'' if place else ' it was raised'}.",)
+    if silent is not None and silent.culprits and not named:
+        ranks = phrases.ranks(silent.culprits)
+        said = (*said, f"It is probably {ranks}, for which the others waited.", *silent.evidence)
+    return Draft(
+        explained.summary,
+        named or (silent.culprits if silent is not None else ()),
+        explained.remedy,
+        waiting=silent.waiting if silent is not None else (),
+        evidence=(*explained.evidence, *said),
+        kind=type_of(explained.code),
+        also=silent.where if silent is not None else (),
+        collective=silent.collective if silent is not None else None,
+        tensors=explained.tensors,
+        certainty="proven" if named else "likely",
+        severity="error",
+        hint=explained.hint,
     )
 
 
-def as_certain(recording: Recording, finding: Finding) -> Finding:
-    """The finding, as certain as the report can make it: a log shows a call that timed out, and not those behind it."""
-    ranks = [recording.ranks[rank] for rank in finding.concerned if rank in recording.ranks]
-    if (
-        finding.type == RANK_RAISED
-        and ranks
-        and all(is_consequence(recording.ranks[rank]) for rank in finding.culprits)
-    ):
-        return _lost(recording, finding.culprits)
-    if finding.type == RANK_RAISED and ranks and all(one.ending is None or one.ending.how == "exited" for one in ranks):
-        return replace(finding, evidence=(*finding.evidence, *_unnamed_exceptions(recording)))
-    if finding.type == GROUP_ORDER and any(record.partial for record in ranks):
-        return replace(finding, certainty="likely")
-    if finding.type == RANK_FROZEN and ranks and all(record.reported for record in ranks):
-        return replace(finding, certainty="likely")  # NCCL's watchdog says what a stop of it "typically" means
-    return finding
-
-
-def _unnamed_exceptions(recording: Recording) -> list[str]:
-    """What may have made ranks exit of which only the exit status is known."""
-    endings = recording.report.endings if recording.report is not None else ()
-    return [
-        phrases.sentence(f"A rank that the files do not name raised {shortened(str(ending).split(chr(10), 1)[0], 300)}")
+def _plain(recording: Recording, endings: Sequence[Ending]) -> Iterable[Draft]:
+    """A process of an unknown rank failed, with an error of the user's own or a signal."""
+    waits = any(call.state is CallState.WAITING for record in recording.ranks.values() for call in record.calls)
+    failed = [
+        ending
         for ending in endings
-        if ending.how == "raised"
-    ][:_FEW]
-
-
-def _lost(recording: Recording, waiting: tuple[int, ...]) -> Finding:
-    """DDP311: ranks lost their connection to another rank, of which the report does not say which, or why it ended."""
-    said = [(rank, ending) for rank in waiting if (ending := recording.ranks[rank].ending) is not None]
-    return Finding(
-        RANK_DEAD,
-        f"{phrases.ranks(waiting, True)} lost the connection to another rank: that one ended, or the network between "
-        "them failed.",
-        (),
-        waiting,
-        evidence=tuple(
-            phrases.sentence(f"Rank {rank}: {shortened(str(ending).removeprefix(': '), 300)}")
-            for rank, ending in said[:_FEW]
-        ),
-        remedy=unattributed.LOOK_AT_FIRST,
-        certainty="likely",
-    )
-
-
-def find(recording: Recording, standing: dict[int, Standing], errors: Sequence[Finding]) -> list[Finding]:
-    """What the report says beyond the errors that the rules have found: the causes before them, or all there is."""
-    causes = unattributed.find(recording, errors)
-    if causes or errors:
-        return causes
-    return (
-        _of_stacks(recording, standing)
-        or _named_missing(recording)
-        or queued_calls.find(recording, standing)
-        or reported_waits.find(recording, standing)
-        or _after_checkpoints(recording, standing)
-        or reported_waits.unnamed(recording)
-        or unattributed.stopped(recording.report.endings if recording.report is not None else ())
-    )
-
-
-def _of_stacks(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
-    return stacks_alone.find(recording, standing, 0.0) if any(s.record.unrecorded for s in standing.values()) else []
-
-
-def _named_missing(recording: Recording) -> list[Finding]:
-    """DDP301: ranks that a message names as missing, where no file shows the call of the others."""
-    missing = recording.report.missing if recording.report is not None else ()
-    if not missing:
-        return []
-    named = f"{phrases.ranks(missing, True)} {phrases.verb(missing, 'is', 'are')}"
-    return [
-        Finding(
-            COLLECTIVE_MISSING,
-            f"{named} missing: other ranks waited for {phrases.verb(missing, 'it', 'them')} until their time-out.",
-            missing,
-            evidence=(f"{named} named as missing in these files.",),
-            remedy="Look at the output of these ranks, and at their stacks while it hangs (py-spy dump --pid PID).",
-            certainty="timed",
-        )
+        if not ending.well
+        and not stopped_by_signal(ending)
+        and not (waits and ending.how == "died" and ending.code == -signal.SIGABRT)  # how the watchdog ends a rank
     ]
-
-
-def _after_checkpoints(recording: Recording, standing: dict[int, Standing]) -> list[Finding]:
-    """DDP313: ranks that wrote no further checkpoint line while others did, or all after the same one."""
-    stand = {rank for rank, one in standing.items() if one.state not in (RankState.ENDED, RankState.COMPUTING)}
-    last = {rank: one for rank in stand if (one := checkpoints.last(recording.ranks[rank])) is not None}
-    if not last:
-        return []
-    lowest = min(one.number for one in last.values())
-    behind = sorted(rank for rank, one in last.items() if one.number == lowest)
-    others = sorted(set(last) - set(behind))
-    one = last[behind[0]]
-    name = f'"{one.name}"' if one.name else "no name"
-    return [
-        Finding(
-            BLOCKED_ELSEWHERE,
-            f"The last line of {phrases.ranks(behind)} is checkpoint {lowest} ({name})"
-            + (
-                f"; {phrases.ranks(others)} passed later ones."
-                if others
-                else ": none of these ranks passed a later one."
-            ),
-            tuple(behind),
-            tuple(others),
-            evidence=tuple(
-                f"Rank {rank} passed checkpoint {one.number} last" + (f': "{one.name}".' if one.name else ".")
-                for rank, one in sorted(last.items())[:_FEW]
-            ),
-            remedy="Look at the statements behind that checkpoint; the stack of a rank that hangs there says which "
-            "(py-spy dump --pid PID).",
-            certainty="likely",
-        )
-    ]
+    if not failed:
+        return
+    # A connection that was lost follows from the end of another.
+    own = [ending for ending in failed if not is_consequence(RankRecord(0, ending=ending, reported=True))]
+    first = own[0] if own else failed[0]
+    message = shortened(first.message.strip().split("\n", 1)[0], _LONGEST)
+    evidence = ["The file does not say which rank it is."]
+    if not own:
+        kind, remedy = RANK_DEAD, LOOK_AT_FIRST
+        summary = f"A rank lost the connection to another one{_place(first)}: that one ended, or the network between them failed."
+        evidence = [phrases.sentence(f"It raised {shortened(str(first), _LONGEST)}"), *evidence]
+    elif first.how == "raised":
+        kind, remedy = RANK_RAISED, _FIRST
+        said = f": {message}" if message else ""
+        summary = phrases.sentence(f"A rank raised {first.exception}{said}{_place(first)}")
+    elif first.signal_name == "SIGKILL" and kills_for_memory(recording):
+        kind, remedy = type_of("DDP706"), LESS_HOST_MEMORY
+        summary = "A rank was killed by the kernel: the machine (or the container) ran out of memory."
+    else:
+        kind, remedy = RANK_DEAD, _FIRST
+        summary = phrases.sentence(f"A rank {phrases.ended(first)}{_place(first)}")
+    if own and first.how in ("died", "ended") and message:
+        evidence.append(phrases.sentence(f"The log says: {message}"))
+    yield Draft(summary, remedy=remedy, evidence=evidence, kind=kind, certainty="likely")
 
 
 def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str, ...]:

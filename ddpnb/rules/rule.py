@@ -23,6 +23,7 @@ from typing import Any
 
 from ddpnb.facts.places import Placed
 from ddpnb.facts.snapshot import Part, PerRank, Snapshot
+from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
@@ -30,6 +31,8 @@ from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
 FEW = 8  # ranks with a line of their own
 #: In ``after``: any reason why ranks failed or are blocked.
 FAILURE = "failure"
+#: In ``after``: any error; such a rule is asked after all others.
+ERROR = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,9 @@ class Rule:
 
     ``kinds``: what it may find. ``after``: it is not asked where an error of one of these codes (or ``FAILURE``) was found,
     which is its cause. ``refines``: it is asked after these codes, and may put a more specific finding in their place.
-    ``needs``: without these facts of at least one rank it is not asked.
+    ``needs``: without these facts of at least one rank it is not asked. ``lacks``: where one of these facts is known, neither.
+    ``failure``: it says why ranks failed or are blocked. ``gives``: codes of other rules' findings that it puts in the place of
+    one that it refines. ``cause``: it is asked after all other failures, and what it finds is their cause and comes before them.
     """
 
     kinds: tuple[FindingType, ...]
@@ -46,6 +51,15 @@ class Rule:
     after: tuple[str, ...] = ()
     refines: tuple[str, ...] = ()
     needs: tuple[Part, ...] = ("events",)
+    lacks: tuple[Part, ...] = ()
+    failure: bool = False
+    gives: tuple[str, ...] = ()
+    cause: bool = False
+
+    @property
+    def phase(self) -> int:
+        """When it is asked: failures first, then their causes, then the rest, and last what needs that nothing is wrong."""
+        return 3 if ERROR in self.after else 1 if self.cause else 0 if self.failure else 2
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -63,6 +77,8 @@ def rule(
     after: tuple[str, ...] = (),
     refines: tuple[str, ...] = (),
     needs: tuple[Part, ...] = ("events",),
+    lacks: tuple[Part, ...] = (),
+    failure: bool = False,
     **declared: Any,
 ) -> Callable[[Find], Find]:
     """Register a rule under one code.
@@ -73,9 +89,12 @@ def rule(
         after: codes whose findings are the cause of this one: it is not asked where one of them was found as an error.
         refines: codes of findings that it replaces by a more specific one.
         needs: facts without which it is not asked.
+        lacks: facts with which it is not asked.
+        failure: it says why ranks failed or are blocked.
         **declared: further fields of ``FindingType``: ``severity``, ``supersedes``, ``after_patience`` ...
     """
-    return family(FindingType(code, name, **declared), after=after, refines=refines, needs=needs)
+    kind = FindingType(code, name, **declared)
+    return family(kind, after=after, refines=refines, needs=needs, lacks=lacks, failure=failure)
 
 
 def family(
@@ -83,11 +102,15 @@ def family(
     after: tuple[str, ...] = (),
     refines: tuple[str, ...] = (),
     needs: tuple[Part, ...] = ("events",),
+    lacks: tuple[Part, ...] = (),
+    failure: bool = False,
+    gives: tuple[str, ...] = (),
+    cause: bool = False,
 ) -> Callable[[Find], Find]:
     """Register a rule under several codes, one of which each of its Drafts names (``Draft.kind``)."""
 
     def add(find: Find) -> Find:
-        RULES.append(Rule(kinds, find, after, refines, needs))
+        RULES.append(Rule(kinds, find, after, refines, needs, lacks, failure or cause, gives, cause))
         return find
 
     return add
@@ -98,7 +121,9 @@ class Draft:
     """What a rule has found, in facts; the engine makes a Finding of it.
 
     ``at``: where each rank is: an event, a call, a sample, or a Site. ``sides``: ranks that differ where nobody is at fault.
-    ``kind``: of a family, which of its kinds it is. ``instead``: the finding in whose place it comes. ``also``: further places.
+    ``kind``: of a family, which of its kinds it is. ``instead``: the finding in whose place it comes. ``first``,
+    ``also``: further places, before and after those.
+    ``stop``: of a failure, the stop that it explains.
     The other fields are those of ``Finding``.
     """
 
@@ -111,6 +136,7 @@ class Draft:
     evidence: Iterable[str] = ()
     kind: FindingType | None = None
     instead: Finding | None = None
+    first: tuple[tuple[int, Site], ...] = ()
     also: tuple[tuple[int, Site], ...] = ()
     collective: Call | None = None
     tensors: tuple[str, ...] = ()
@@ -118,12 +144,13 @@ class Draft:
     severity: Severity | None = None
     hint: Hint | None = None
     moments: tuple[tuple[int, int], ...] = ()
+    stop: Stop | None = None
 
     def finding(self, kinds: Sequence[FindingType]) -> Finding:
         """As a Finding of its kind, or of the only one of its rule: with places, and the open question of a tie."""
         kind = self.kind or kinds[0]
         sides = () if self.culprits else self.sides
-        named = dict.fromkeys((*self.culprits, *self.waiting, *sorted(self.at)))
+        named = dict.fromkeys((*self.culprits, *self.waiting, *self.at))
         places = ((rank, _site(self.at[rank])) for rank in named if rank in self.at)
         return Finding(
             kind,
@@ -131,7 +158,7 @@ class Draft:
             tuple(self.culprits),
             tuple(self.waiting),
             self.collective,
-            (*((rank, site) for rank, site in places if site != NO_SITE), *self.also),
+            tuple(dict.fromkeys(place for place in (*self.first, *places, *self.also) if place[1] != NO_SITE)),
             (*self.evidence, *phrases.undecided(sides)),
             self.remedy,
             self.severity or kind.severity,
@@ -148,8 +175,11 @@ class Refined(Draft):
     """A finding under a more specific code or with other words; what is not given stays as it is in that finding."""
 
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    by: Finding | None = None
 
     def finding(self, kinds: Sequence[FindingType]) -> Finding:
+        if self.by is not None:
+            return replace(self.by, **self.changes)
         assert self.instead is not None
         return replace(self.instead, type=self.kind or kinds[0], **self.changes)
 
@@ -167,6 +197,18 @@ def refined(instead: Finding, kind: FindingType | None = None, **changes: Any) -
     """
     assert changes.keys() <= _FIELDS, changes.keys() - _FIELDS
     return Refined(instead.summary, kind=kind, instead=instead, changes=changes)
+
+
+def explained(instead: Finding, by: Finding, **changes: Any) -> Refined:
+    """The Draft that puts the cause of a failure in its place, with what was observed of the failure as evidence.
+
+    Args:
+        instead: the failure.
+        by: its cause, which another rule has found.
+        **changes: fields of ``Finding``, for those of the cause.
+    """
+    evidence = (*by.evidence, *phrases.observed(instead)[:2])
+    return Refined(by.summary, instead=instead, by=by, changes={"evidence": evidence, **changes})
 
 
 def say(text: str, who: Iterable[int] = (), **words: Any) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ddpnb.facts.standings import Standing
 from ddpnb.model.calls import CallState
@@ -12,7 +12,9 @@ from ddpnb.model.rank_state import RankState
 _MISMATCH_S = 2.0
 
 
-def is_settled(standing: dict[int, Standing], held: frozenset[int], errors: Sequence[Finding], patience: float) -> bool:
+def is_settled(
+    standing: Mapping[int, Standing], held: frozenset[int], errors: Sequence[Finding], patience: float
+) -> bool:
     """Whether ranks that have not all ended can no longer change these errors.
 
     Args:
@@ -31,7 +33,7 @@ def is_settled(standing: dict[int, Standing], held: frozenset[int], errors: Sequ
     )
 
 
-def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience: float) -> bool:
+def _nobody_moves(standing: Mapping[int, Standing], held: frozenset[int], patience: float) -> bool:
     """Whether a rank has failed and none of the others can continue."""
     failed = any(s.record.ending is not None and not s.record.ending.well for s in standing.values())
     return failed and all(
@@ -39,7 +41,7 @@ def _nobody_moves(standing: dict[int, Standing], held: frozenset[int], patience:
     )
 
 
-def _stands_in(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+def _stands_in(standing: Mapping[int, Standing], finding: Finding, patience: float) -> bool:
     """Whether ranks are blocked in a mismatch: all have made their calls, but the backend does not complete them."""
     return any(
         rank in standing and standing[rank].call is not None and standing[rank].idle_s >= min(_MISMATCH_S, patience)
@@ -52,7 +54,7 @@ def _fenced(finding: Finding) -> bool:
     return finding.collective is not None and finding.collective.state is CallState.FENCED
 
 
-def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:
+def _all_stand_in_calls(standing: Mapping[int, Standing], patience: float) -> bool:
     """Whether each rank that has not ended has been blocked in a call for some time.
 
     In a send or receive for ``patience`` seconds: only then does a discarded Work of its peer count as lost.
@@ -66,7 +68,7 @@ def _all_stand_in_calls(standing: dict[int, Standing], patience: float) -> bool:
     )
 
 
-def _stands_before(standing: dict[int, Standing], finding: Finding, patience: float) -> bool:
+def _stands_before(standing: Mapping[int, Standing], finding: Finding, patience: float) -> bool:
     """Whether a rank is blocked creating a group that the ranks create differently: all may be in that call."""
     making = [standing[r] for r in finding.concerned if r in standing]
     return any(one.state in (RankState.STARTING, RankState.CREATING_GROUP) and one.idle_s >= patience for one in making)

@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import replace
 
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import standings, with_polls
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
@@ -24,11 +25,11 @@ _ELSEWHERE = (RankState.BLOCKED, RankState.UNRESPONSIVE)
 ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always continue
 
 
-def warned(recording: Recording, found: Diagnosis, proven: Diagnosis) -> Diagnosis:
+def warned(snap: Snapshot, found: Diagnosis, proven: Diagnosis) -> Diagnosis:
     """The diagnosis in which errors that are not proven are warnings.
 
     Args:
-        recording: what both are of.
+        snap: what both are of.
         found: with patience.
         proven: with ``ONLY_PROVEN``.
     """
@@ -46,7 +47,7 @@ def warned(recording: Recording, found: Diagnosis, proven: Diagnosis) -> Diagnos
     errors = [finding for finding in findings if finding.severity == "error"]
     return replace(
         found,
-        outcome=outcome_of(recording, errors),
+        outcome=outcome_of(snap, errors),
         findings=tuple(findings),
         settled=found.settled if errors else proven.settled,
     )

@@ -350,9 +350,21 @@ def recorded(make, world=4, script=None):
 
 
 def asked(code: str, recording: Recording, *failures: Finding) -> list[Finding]:
-    """What the rule of this code finds, asked alone."""
-    (rule,) = (rule for rule in engine.rules() if code in rule.codes)
-    return [one for one in engine.ask(Snapshot(recording, failures=failures), [rule]) if one.code == code]
+    """What the rules of this code find, asked alone."""
+    rules = [rule for rule in engine.rules() if code in rule.codes]
+    return [one for one in engine.ask(Snapshot(recording, failures=failures), rules) if one.code == code]
+
+
+def refined(recording: Recording, finding: Finding, patience: float = 10.0) -> Finding:
+    """What the more specific rules make of a failure."""
+    snap = Snapshot(recording, patience, failures=(finding,))
+    engine.ask(snap, [rule for rule in engine.rules() if rule.refines])
+    return snap.failures[0]
+
+
+def failures(recording: Recording, patience: float = 10.0) -> list[Finding]:
+    """Why ranks failed or are blocked, before more specific rules are asked."""
+    return engine.ask(Snapshot(recording, patience), [r for r in engine.rules() if r.failure and not r.refines])
 
 
 def the_finding(rule, recording):

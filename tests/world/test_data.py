@@ -6,11 +6,10 @@ import re
 
 import pytest
 
-from ddpnb.facts.standings import standings
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.rules.data import batches as data
-from ddpnb.rules.hangs.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
+from tests.rules.recordings import refined
 
 CASES = {
     "no_sampler": ("DDP501", [0, 1, 2, 3]),
@@ -60,8 +59,7 @@ def test_a_process_of_the_rank_stands_still(scenario, case, culprit):
     run = played(scenario, "data.py", case)
     assert run.outcome == "hang", str(run.diagnosis)
     first = run.diagnosis.errors[0]
-    found = first if first.code == "DDP507" else stalled_worker(run.recording, standings(run.recording), first)
-    assert found is not None, str(run.diagnosis)
+    found = first if first.code == "DDP507" else refined(run.recording, first)
     assert (found.code, found.culprits) == ("DDP507", (culprit,))
     lines = marked_lines(VICTIMS / "data.py", "culprit", case)
     assert dict(found.where)[culprit].line in lines, found

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ddpnb.facts.compilations import WARM_UP, described, named
+from ddpnb.facts.compilations import described, named
 from ddpnb.facts.digests import split
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import in_backward
-from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.collectives import call_in
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.environment.timeouts import TIMEOUT_SETTING
-from ddpnb.rules.hangs import endings
-from ddpnb.rules.hangs.endings import RANK_RAISED
-from ddpnb.rules.hangs.group_order import GROUP_ORDER
-from ddpnb.rules.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
-from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
+from ddpnb.rules.rule import Draft, family, refined
 
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)
 
-_OF_CALLS = (COLLECTIVE_MISSING, OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH, GROUP_ORDER)
-_OF_TIMEOUTS = (TIMEOUT_SETTING, RANK_RAISED, COLLECTIVE_MISSING)
+_OF_CALLS = ("DDP301", "DDP302", "DDP303", "DDP304", "DDP305", "DDP306")
+_OTHER_CAUSES = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP407", "DDP408", "DDP411", "DDP412", "DDP416", "DDP605")
 _CONTEXT = (8, 4, 2, 1)  # calls before a compilation, by which the calls that usually follow are found
 _FEW = 4  # ranks that are described
 
@@ -48,21 +43,25 @@ class _Own:
         return self.made[-1]
 
 
-def explain(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding:
-    """The finding with what ranks compiled alone as its cause, or in its evidence; itself if the ranks compiled alike.
+@family(
+    COMPILED_DIFFERENTLY,
+    after=_OTHER_CAUSES,
+    refines=_OF_CALLS,
+    failure=True,
+)
+def compiled_differently(snap: Snapshot) -> Iterable[Draft]:
+    """What ranks compiled alone is the cause of their calls, or belongs to the evidence."""
+    if any(record.events(Compilation) for record in snap.ranks.values()):
+        drafts = (
+            _alone_compiled(snap, finding) for finding in snap.found(*_OF_CALLS) if finding.collective is not None
+        )
+        yield from (draft for draft in drafts if draft is not None)
 
-    Args:
-        recording: what is known.
-        standings: where each rank is.
-        finding: why ranks failed or are blocked.
-    """
-    if finding.type in _OF_TIMEOUTS and (better := _timed_out(recording, finding)) is not None:
-        return better
-    if finding.type not in _OF_CALLS or finding.collective is None:
-        return finding
+
+def _alone_compiled(snap: Snapshot, finding: Finding) -> Draft | None:
+    recording, standings = snap.recording, snap.standings
+    assert finding.collective is not None
     ranks = sorted(finding.concerned & set(recording.ranks))
-    if not any(recording.ranks[rank].events(Compilation) for rank in ranks):
-        return finding
     now: dict[int, Call] = {}
     for rank in ranks:
         call = standings[rank].call or _current(recording.ranks[rank], finding.collective)
@@ -72,22 +71,21 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
     backward = frozenset(call.site for rank, call in now.items() if in_backward(standings[rank]))
     own = _alone(recording, now, backward)
     if not own:
-        return finding
+        return None
     says = tuple(text for rank, one in list(own.items())[:_FEW] for text in _evidence(rank, one))
     ranks = [rank for rank, one in own.items() if one.differs]
-    if not ranks and finding.type not in (SHAPE_MISMATCH, DTYPE_MISMATCH):
-        return finding
     if not ranks:
-        return replace(finding, evidence=(*finding.evidence, *says))
+        sizes = finding.code in ("DDP303", "DDP304")
+        return refined(finding, finding.type, evidence=(*finding.evidence, *says)) if sizes else None
     others = phrases.besides(now, ranks)
     culprits = tuple(ranks) if len(ranks) <= len(others) else others
     sides = () if culprits else finding.sides or _sides(now)
     waiting = () if sides else phrases.besides(now, culprits)
     places = dict.fromkeys((rank, site) for rank in ranks[:_FEW] for site in _sites(own[rank].made))
     kind = finding.type
-    return replace(
+    return refined(
         finding,
-        type=replace(
+        replace(
             COMPILED_DIFFERENTLY,
             mismatch=kind.mismatch,
             separate_calls=kind.separate_calls,
@@ -100,34 +98,6 @@ def explain(recording: Recording, standings: Mapping[int, Standing], finding: Fi
         where=tuple(dict.fromkeys((*places, *finding.where))),
         evidence=(*says, *phrases.observed(finding), *phrases.undecided(sides)),
         remedy=_remedy(own[ranks[0]]),
-        certainty="likely",
-        hint=None,
-    )
-
-
-def _timed_out(recording: Recording, finding: Finding) -> Finding | None:
-    """DDP317: waits of ranks timed out while the others were compiling; None if they were not."""
-    fired = {rank: at for rank, record in recording.ranks.items() if (at := endings.timed_out_ns(record.ending))}
-    compiling = {rank: one for rank, record in recording.ranks.items() if (one := record.compiling) is not None}
-    if not fired or not compiling or finding.severity != "error":
-        return None
-    waiting = tuple(sorted(fired))
-    first, told = next(iter(sorted(compiling))), sorted(compiling)
-    calls = {rank: record.calls[-1] for rank in waiting if (record := recording.ranks[rank]).calls}
-    return replace(
-        finding,
-        type=TIMEOUT_SETTING,
-        summary=f"{phrases.ranks(waiting, True)} timed out while {phrases.ranks(told)} {phrases.verb(told, 'was', 'were')} "
-        f"compiling {named(compiling[first])}.",
-        culprits=tuple(told),
-        waiting=waiting,
-        sides=(),
-        where=(*((rank, compiling[rank].site) for rank in told), *((rank, call.site) for rank, call in calls.items())),
-        evidence=(
-            *(f"Rank {rank} {described(compiling[rank], min(fired.values()))}" for rank in told[:_FEW]),
-            *phrases.observed(finding),
-        ),
-        remedy=WARM_UP,
         certainty="likely",
         hint=None,
     )

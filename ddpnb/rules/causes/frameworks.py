@@ -7,18 +7,15 @@ frames between the user's line and torch name what was called, and this table wh
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from ddpnb.facts.departures import jumped
 from ddpnb.facts.stacks import frames_at
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.recording import Recording
-from ddpnb.rules.causes.calls_on_one_rank import jumped
-from ddpnb.rules.divergence.optimizers import STATE_ON_ONE_RANK
-from ddpnb.rules.hangs.mismatch import ARGUMENT_MISMATCH, DTYPE_MISMATCH, OP_MISMATCH, SHAPE_MISMATCH
-from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.rules.hangs.uneven_iterations import UNEVEN_ITERATIONS
 from ddpnb.source.branches import candidates
 
 
@@ -129,14 +126,14 @@ _EVEN = (
         "accelerator.join_uneven_inputs([model]).",
     ),
 )
-_MISSING = (COLLECTIVE_MISSING, STATE_ON_ONE_RANK)
-_MISMATCH = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
+_MISSING = ("DDP301", "DDP605")
+_MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
 
 
 _SHOWN = 4  # ranks
 
 
-def in_terms(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+def in_terms(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding:
     """The finding with the framework's own calls in evidence and remedy; itself where no framework was recorded.
 
     Args:
@@ -144,15 +141,15 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
         standings: where each rank is.
         finding: why ranks failed or are blocked.
     """
-    if finding.type == UNEVEN_ITERATIONS:
+    if finding.code == "DDP308":
         return _even(recording, standings, finding)
-    if finding.type not in (*_MISSING, *_MISMATCH):
+    if finding.code not in (*_MISSING, *_MISMATCH):
         return finding
     ranks = [rank for rank in sorted(finding.concerned) if rank in standings]
     inside = {rank: found for rank in ranks if (found := framework_call(standings[rank])) is not None}
     if len({written for written, _ in inside.values()}) == 1 and len(inside) == len(ranks):
         return finding  # all are in the same function: that it is a collective explains nothing
-    if finding.type in _MISSING:  # one side is elsewhere
+    if finding.code in _MISSING:  # one side is elsewhere
         extra = finding.type.extra_call
         inside = {rank: found for rank, found in inside.items() if (rank in finding.culprits) == extra}
     if not inside:
@@ -161,7 +158,7 @@ def in_terms(recording: Recording, standings: dict[int, Standing], finding: Find
         f"Rank {rank} is inside {written}{phrases.at(standings[rank].site)}." for rank, (written, _) in inside.items()
     )
     # In a tie either side may be wrong: perhaps all ranks call it, but not all at this point.
-    open_question = bool(finding.sides) or finding.type in _MISMATCH
+    open_question = bool(finding.sides) or finding.code in _MISMATCH
     what = "all ranks must call it, in the same order" if open_question else "call it on all ranks"
     remedies = dict.fromkeys(
         f"{_capital(written)} is a collective: {what}. {call.remedy}".rstrip() for written, call in inside.values()
@@ -192,9 +189,9 @@ def framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
     return None
 
 
-def _even(recording: Recording, standings: dict[int, Standing], finding: Finding) -> Finding:
+def _even(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding:
     """Uneven iterations: what the framework has against numbers of batches that differ."""
-    if jumped(recording, finding):
+    if jumped(recording, finding.culprits, finding.waiting):
         return finding  # the user's own code left the loop
     frames = [frame for rank in finding.waiting if rank in standings for frame in frames_at(standings[rank])]
     says = next((text for file, text in _EVEN if any(not f.user and file.search(f.file) for f in frames)), "")

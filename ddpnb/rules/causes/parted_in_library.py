@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Mapping
 
 from ddpnb.facts.stacks import frames_at
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 from ddpnb.rules.causes.frameworks import framework_call
-from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
+from ddpnb.rules.rule import Draft, refined
 
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages(?=/)")
 _OWN = ("/torch/", "/ddpnb/")
 _SHOWN = 4
 
 
-def find(_: Recording, standings: dict[int, Standing], finding: Finding) -> Finding | None:
-    """The finding that their calls differ because one function of a library called different others; None if none did."""
+def parted(standings: Mapping[int, Standing], finding: Finding) -> Draft | None:
+    """Whether one function of a library called different others on the ranks of a finding."""
     ranks = sorted(finding.concerned)
     if len(ranks) < 2 or not standings.keys() >= set(ranks) or len({standings[rank].site for rank in ranks}) > 1:
         return None
@@ -47,9 +46,8 @@ def find(_: Recording, standings: dict[int, Standing], finding: Finding) -> Find
         for number, (called, side) in enumerate(sides.items())
     )
     lines = (f"Rank {rank}: {frame} in {frame.function}()." for rank, frame in list(at.items())[:_SHOWN])
-    return replace(
+    return refined(
         finding,
-        type=COLLECTIVE_MISSING,
         summary=f"{ways}, called by {function}() inside {site}: the ranks took different ways there, and their calls were matched.",
         evidence=(*phrases.observed(finding), *lines, *phrases.undecided(finding.sides)),
         remedy=f"What decides the way through {function}() must be the same on all ranks: a callback that stops the training, or a "

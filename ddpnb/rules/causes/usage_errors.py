@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.standings import Standing
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, family, refined
 from ddpnb.texts import shortened
 
 _STATUS = 2
@@ -22,11 +23,21 @@ _ERROR = re.compile(
 _PARSERS = re.compile(r"/argparse\.py$|/click/\w+\.py$|/typer/\w+\.py$")
 
 
-def refused_arguments(recording: Recording, _: dict[int, Standing], finding: Finding) -> Finding | None:
-    """The finding about ranks that exited, in the words of the script's own usage error."""
-    told = {rank: _message(recording.ranks[rank]) for rank in finding.culprits}
-    if not told or not all(told.values()):
-        return None
+@family(
+    refines=("DDP311", "DDP312"),
+    after=("DDP103", "DDP301", "DDP403", "DDP404", "DDP701", "DDP706", "DDP707"),
+    failure=True,
+    needs=(),
+)
+def refused_arguments(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks exited, in the words of the script's own usage error."""
+    for finding in snap.found("DDP311", "DDP312"):
+        told = {rank: _message(snap.ranks[rank]) for rank in finding.culprits}
+        if told and all(told.values()):
+            yield _in_words(snap, finding, told)
+
+
+def _in_words(snap: Snapshot, finding: Finding, told: Mapping[int, str]) -> Draft:
     messages: dict[str, list[int]] = {}
     for rank, message in told.items():
         messages.setdefault(message, []).append(rank)
@@ -38,11 +49,12 @@ def refused_arguments(recording: Recording, _: dict[int, Standing], finding: Fin
     if finding.waiting:
         waits = phrases.verb(finding.waiting, "waits", "wait")
         summary += f"; {phrases.ranks(finding.waiting)} {waits} for {phrases.verb(finding.culprits, 'it', 'them')}"
-    first = recording.ranks[finding.culprits[0]]
+    first = snap.ranks[finding.culprits[0]]
     usage = [match[0] for match in _USAGE.finditer(first.output)][-1:]
-    seen = all((ending := recording.ranks[rank].ending) is not None and ending.frames for rank in finding.culprits)
-    return replace(
+    seen = all((ending := snap.ranks[rank].ending) is not None and ending.frames for rank in finding.culprits)
+    return refined(
         finding,
+        finding.type,
         summary=phrases.sentence(summary),
         evidence=(*(f"It printed: {shortened(one.strip(), 200)}" for one in usage), *finding.evidence),
         remedy="Correct the arguments of the script" + ("" if len(messages) == 1 else ", the same on all ranks") + ".",

@@ -2,69 +2,124 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable
 
+from ddpnb.facts.compilations import WARM_UP, described, named
+from ddpnb.facts.endings import timed_out_ns
 from ddpnb.facts.init_facts import inits
-from ddpnb.facts.places import where
-from ddpnb.model.events import Event
-from ddpnb.model.events.startup import NewGroup
-from ddpnb.model.findings import Finding, FindingType, Severity
+from ddpnb.facts.once import once
+from ddpnb.facts.snapshot import PerRank, Snapshot
+from ddpnb.model import phrases
+from ddpnb.model.calls import NO_SITE
+from ddpnb.model.events.startup import InitProcessGroup, NewGroup
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
+from ddpnb.rules.causes.blocked import blocked_alone
+from ddpnb.rules.rule import Draft, family, refined
 
 TIMEOUT_SETTING = FindingType("DDP317", "timeout-setting", severity="note")
 
 DEFAULT_TIMEOUT_S = 1800.0
+_SHORT_S = 10.0  # a timeout below this is too short, however small the patience
+_TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
+_FEW = 4  # ranks that are described
 _LONG_S = 4 * 3600.0
+_REMEDY = "Pass timeout=timedelta(...) when creating the group: a little more than its longest legitimate wait."
 
 
-def find(recording: Recording, stuck: frozenset[int]) -> Finding | None:
-    """DDP317: a sub-group without the time-out of the default group, or a time-out of many hours."""
-    starts = inits(recording)
-    for rank, start in sorted(starts.items()):
-        own = start.timeout_s
-        if own is not None and own >= _LONG_S:
-            ranks = tuple(r for r, s in sorted(starts.items()) if s.timeout_s == own)
-            return _timeout(
-                f"The time-out of the process group is {_hours(own)}: hangs take that long to be detected.",
-                ranks,
-                starts,
-                stuck,
-                severity="warning",
-            )
-        if own is None or own >= DEFAULT_TIMEOUT_S:
-            continue
-        groups = {r: [g for g in rec.events(NewGroup) if g.timeout_s is None] for r, rec in recording.ranks.items()}
-        if groups[rank]:
-            places = {r: found[-1] for r, found in groups.items() if found}
-            return _timeout(
-                f"new_group() does not inherit the default group's time-out of {own:.0f} s: the sub-group has the "
-                f"default of {DEFAULT_TIMEOUT_S / 60:.0f} minutes.",
-                tuple(sorted(places)),
-                places,
-                stuck,
-            )
-    return None
-
-
-def _timeout(
-    summary: str,
-    ranks: tuple[int, ...],
-    places: Mapping[int, Event],
-    stuck: frozenset[int] = frozenset(),
-    severity: Severity | None = None,
-) -> Finding:
-    return Finding(
-        TIMEOUT_SETTING,
-        summary,
-        ranks,
-        (),
-        None,
-        where(places, ranks),
-        (),
-        "Pass timeout=timedelta(...) when creating the group: a little more than its longest legitimate wait.",
-        severity=severity or ("warning" if stuck else "note"),
+@family(TIMEOUT_SETTING)
+def timeouts(snap: Snapshot) -> Iterable[Draft]:
+    """A sub-group without the time-out of the default group, or a time-out of many hours."""
+    starts = PerRank(inits(snap.recording))
+    given = snap.every(NewGroup).of(
+        lambda groups: next((one for one in reversed(groups) if one.timeout_s is None), None)
     )
+    for rank, own in starts.of(lambda start: start.timeout_s).items():
+        if own >= _LONG_S:
+            ranks = tuple(starts.of(lambda start, own=own: start if start.timeout_s == own else None))
+            text = f"The time-out of the process group is {own / 3600:.0f} hours: hangs take that long to be detected."
+            return [Draft(text, ranks, _REMEDY, starts.among(ranks), severity="warning")]
+        if own < DEFAULT_TIMEOUT_S and rank in given:
+            text = (
+                f"new_group() does not inherit the default group's time-out of {own:.0f} s: the sub-group has the "
+                f"default of {DEFAULT_TIMEOUT_S / 60:.0f} minutes."
+            )
+            return [Draft(text, tuple(given), _REMEDY, given, severity="warning" if snap.stuck else "note")]
+    return ()
 
 
-def _hours(seconds: float) -> str:
-    return f"{seconds / 3600:.0f} hours" if seconds >= 7200 else f"{seconds / 60:.0f} minutes"
+@family(
+    TIMEOUT_SETTING,
+    after=("DDP103", "DDP109", "DDP301", "DDP403", "DDP404", "DDP707"),
+    refines=("DDP312", "DDP313"),
+    failure=True,
+)
+def short_timeout(snap: Snapshot) -> Iterable[Draft]:
+    """A timeout is shorter than a computing rank needs; it fired before it could be proven that a rank is stuck."""
+    fired = _fired(snap.recording)
+    if not fired:
+        return
+    for finding in snap.found("DDP312"):
+        yield from _too_short(snap, finding, fired[0] / 1000)
+    # A rank that waits for a lock is not working.
+    for finding in blocked_alone(snap, "DDP313"):
+        locked = any("lock" in snap.ranks[rank].process.waits_on for rank in finding.culprits if rank in snap.ranks)
+        if max(fired) < 1000 * max(snap.patience, _SHORT_S) and not locked:
+            yield from _too_short(snap, finding, fired[0] / 1000)
+
+
+def _too_short(snap: Snapshot, finding: Finding, seconds: float) -> Iterable[Draft]:
+    made = snap.every(NewGroup, InitProcessGroup, timeout_s=seconds).of(lambda events: events[-1])
+    if made and seconds <= 60:
+        yield refined(
+            finding,
+            certainty="likely",
+            culprits=tuple(made),
+            waiting=(),
+            summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
+            where=tuple((rank, event.site) for rank, event in made.items() if event.site != NO_SITE),
+            remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
+        )
+
+
+@once
+def _fired(recording: Recording) -> list[int]:
+    """The timeouts in the ranks' last messages, in milliseconds."""
+    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
+    return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
+
+
+@family(TIMEOUT_SETTING, refines=("DDP301", "DDP312"), failure=True)
+def timed_out_while_compiling(snap: Snapshot) -> Iterable[Draft]:
+    """Waits of ranks timed out while the others were compiling."""
+    for finding in snap.found("DDP301", "DDP312"):
+        draft = _timed_out(snap.recording, finding)
+        if draft is not None:
+            yield draft
+
+
+def _timed_out(recording: Recording, finding: Finding) -> Draft | None:
+    fired = {rank: at for rank, record in recording.ranks.items() if (at := timed_out_ns(record.ending))}
+    compiling = {rank: one for rank, record in recording.ranks.items() if (one := record.compiling) is not None}
+    if not fired or not compiling or finding.severity != "error":
+        return None
+    waiting = tuple(sorted(fired))
+    first, told = next(iter(sorted(compiling))), sorted(compiling)
+    calls = {rank: record.calls[-1] for rank in waiting if (record := recording.ranks[rank]).calls}
+    return refined(
+        finding,
+        summary=f"{phrases.ranks(waiting, True)} timed out while {phrases.ranks(told)} {phrases.verb(told, 'was', 'were')} "
+        f"compiling {named(compiling[first])}.",
+        culprits=tuple(told),
+        waiting=waiting,
+        sides=(),
+        where=(*((rank, compiling[rank].site) for rank in told), *((rank, call.site) for rank, call in calls.items())),
+        evidence=(
+            *(f"Rank {rank} {described(compiling[rank], min(fired.values()))}" for rank in told[:_FEW]),
+            *phrases.observed(finding),
+        ),
+        remedy=WARM_UP,
+        certainty="likely",
+        hint=None,
+    )

@@ -1,35 +1,52 @@
-"""Ranks that are blocked outside any collective, or unresponsive."""
+"""DDP313, DDP314: ranks that are blocked outside any collective, or unresponsive."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ddpnb.facts.places import where
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.calls import Call
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stack_evidence import waiting_lines
+from ddpnb.facts.standings import Standing, before_init
+from ddpnb.facts.stops import LOCAL, Stop, Waits
+from ddpnb.model import checkpoints, phrases
 from ddpnb.model.events.runs import ThreadFailed
-from ddpnb.model.events.startup import Joining
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.names import given_name
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.stacks import MAX_UNSEEN, Frame
+from ddpnb.rules.hangs.stack_lines import caveats
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import ERROR, Draft, each, family
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
 
 _FRAMES, _STACKS, _THREADS, _NAMED = 8, 4, 2, 8
-# What a rank waits for that is not another machine, in the words of the recorder.
-LOCAL = ("a file lock", "a child process", "sleep()")
 
 
-def before_init(record: RankRecord) -> bool:
-    """Whether the rank runs code of the user, and has not called init_process_group in this run."""
-    stack = record.main_stack
-    began = record.unrecorded or record.calls or record.events_forgotten or record.events(Joining)
-    return stack is not None and stack.innermost_user is not None and not began
+@family(BLOCKED_ELSEWHERE, RANK_FROZEN, failure=True, needs=())
+def blocked(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks are blocked outside any collective, or unresponsive, and others wait for them."""
+    for stop in stops_of(snap, "DDP313", "DDP314"):
+        draft = _of_stop(stop)
+        if all(one.record.unrecorded for one in stop.standings.values()):
+            lines = waiting_lines(stop.standings, stop.waiting) if draft.kind == BLOCKED_ELSEWHERE else []
+            draft = replace(draft, evidence=(*draft.evidence, *lines, *caveats(snap, stop)), certainty="likely")
+        # In a call like any other: all its members may have made it.
+        unseen = stop.waits is Waits.NOTHING and all(stop.standings[rank].function for rank in stop.gone)
+        yield replace(draft, severity="note" if unseen else None)
+
+
+def _of_stop(stop: Stop) -> Draft:
+    """One that is in communication which ddpnb does not see may wait for another one that is blocked."""
+    standings, away = stop.standings, stop.gone
+    frozen = [rank for rank in away if standings[rank].state is RankState.UNRESPONSIVE]
+    known = frozen or [rank for rank in away if not standings[rank].function]
+    found = _draft(stop, RANK_FROZEN if frozen else BLOCKED_ELSEWHERE, known or list(away))
+    others = [rank for rank in phrases.besides(away, found.culprits) if standings[rank].function]
+    return replace(found, evidence=(*found.evidence, *(_within(rank, standings[rank]) for rank in others[:_NAMED])))
 
 
 def _stacks(records: Mapping[int, RankRecord]) -> list[str]:
@@ -46,23 +63,6 @@ def _stacks(records: Mapping[int, RankRecord]) -> list[str]:
 def _frame(frame: Frame) -> str:
     file = frame.file if frame.user else frame.file.rpartition("site-packages/")[2]
     return f"{frame.function} ({file}:{frame.line})"
-
-
-def explain(standings: dict[int, Standing], waiting: list[int], away: list[int]) -> Finding:
-    return of(standings, away, waiting, standings[waiting[0]].call)
-
-
-def of(standings: dict[int, Standing], away: list[int], waiting: list[int], call: Call | None) -> Finding:
-    """The finding about ranks that are blocked, or unresponsive.
-
-    One that is in communication which ddpnb does not see may wait for another one that is blocked.
-    """
-    frozen = [rank for rank in away if standings[rank].state is RankState.UNRESPONSIVE]
-    known = frozen or [rank for rank in away if not standings[rank].function]
-    kind = RANK_FROZEN if frozen else BLOCKED_ELSEWHERE
-    found = finding(standings, kind, known or away, waiting, call)
-    others = [rank for rank in phrases.besides(away, found.culprits) if standings[rank].function]
-    return replace(found, evidence=(*found.evidence, *(_within(rank, standings[rank]) for rank in others[:_NAMED])))
 
 
 def _within(rank: int, standing: Standing) -> str:
@@ -87,10 +87,8 @@ def may_be_unseen(standing: Standing) -> bool:
     return bool(standing.record.unseen) and not standing.function and not waits_on.startswith(LOCAL)
 
 
-def finding(
-    standings: dict[int, Standing], kind: FindingType, culprits: list[int], waiting: list[int], call: Call | None
-) -> Finding:
-    """DDP313 or DDP314: ranks that are blocked outside any collective, or unresponsive."""
+def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
+    standings, waiting = stop.standings, stop.waiting
     processes = [standings[rank].record.process for rank in culprits]
     stopped = [process.activity == "stopped" for process in processes]
     if kind == RANK_FROZEN:
@@ -166,22 +164,57 @@ def finding(
         if waiting
         else "."
     )
-    return Finding(
-        kind,
+    return Draft(
         summary,
-        tuple(culprits),
-        tuple(waiting),
-        call,
-        (
-            *where(standings, culprits),
-            *((rank, thread.site) for rank, threads in failed.items() for thread in threads),
-            *where(standings, waiting),
-        ),
-        tuple(evidence),
+        culprits,
         remedy,
+        {rank: standings[rank].site for rank in culprits},
+        waiting,
+        evidence=evidence,
+        kind=kind,
+        also=(
+            *((rank, thread.site) for rank, threads in failed.items() for thread in threads),
+            *((rank, standings[rank].site) for rank in waiting),
+        ),
+        collective=standings[waiting[0]].call if waiting else None,
         certainty="proven"
         if all(standings[rank].never for rank in culprits)
         else "likely"
-        if any(standings[rank].function for rank in culprits) and kind == BLOCKED_ELSEWHERE
+        if (kind == BLOCKED_ELSEWHERE and any(standings[rank].function for rank in culprits))
+        or (
+            kind == RANK_FROZEN and all(standings[rank].reported for rank in culprits)
+        )  # the watchdog says what a stop of it "typically" means
         else "timed",
+        stop=stop,
+    )
+
+
+@family(BLOCKED_ELSEWHERE, after=(ERROR, "DDP306", "DDP318"), needs=())
+def after_checkpoints(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks wrote no further checkpoint line while others did, or all after the same one."""
+    if snap.recording.report is None:
+        return
+    stand = (r for r, one in snap.standings.items() if one.state not in (RankState.ENDED, RankState.COMPUTING))
+    last = snap.ranks.among(stand).of(checkpoints.last)
+    if not last:
+        return
+    lowest = min(one.number for one in last.values())
+    behind = tuple(rank for rank, one in last.items() if one.number == lowest)
+    others = phrases.besides(last, behind)
+    name = f'"{last[behind[0]].name}"' if last[behind[0]].name else "no name"
+    yield Draft(
+        f"The last line of {phrases.ranks(behind)} is checkpoint {lowest} ({name})"
+        + (f"; {phrases.ranks(others)} passed later ones." if others else ": none of these ranks passed a later one."),
+        behind,
+        "Look at the statements behind that checkpoint; the stack of a rank that hangs there says which "
+        "(py-spy dump --pid PID).",
+        waiting=others,
+        evidence=each(
+            last,
+            lambda rank: (
+                f"Rank {rank} passed checkpoint {last[rank].number} last"
+                + (f': "{last[rank].name}".' if last[rank].name else ".")
+            ),
+        ),
+        certainty="likely",
     )

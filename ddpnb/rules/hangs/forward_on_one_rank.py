@@ -7,13 +7,19 @@ alone shifts all its later calls in the sequence: the call that blocks at last m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from ddpnb.facts.departures import jumped
 from ddpnb.facts.once import once
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stacks import frames_at, in_backward
+from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.rule import FAILURE, Draft, each, family
 
 RANK_ZERO_FORWARD = FindingType(
     "DDP411",
@@ -29,14 +35,30 @@ _NEAR = 64  # calls of a lone forward and backward
 Place = tuple[str, int, str]
 
 
-def find(recording: Recording) -> list[Finding]:
+_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+_OTHER_CAUSES = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP407", "DDP408", "DDP412", "DDP416", "DDP605")
+
+
+@family(RANK_ZERO_FORWARD, after=(FAILURE,))
+def lone_forward(snap: Snapshot) -> Iterable[Draft]:
     """The silent case: the ranks completed, but their calls were matched with unrelated ones."""
-    finding = lone_forward(recording, stopped=False)
-    return [] if finding is None else [finding]
+    draft = _lone_forward(snap.recording, stopped=False)
+    if draft is not None:
+        yield draft
+
+
+@family(RANK_ZERO_FORWARD, after=_OTHER_CAUSES, refines=(*_MISMATCHES, "DDP301", "DDP308"), failure=True)
+def shifted_by_forward(snap: Snapshot) -> Iterable[Draft]:
+    """One rank ran the wrapped model alone, so that all its later calls are matched with others."""
+    draft = _lone_forward(snap.recording)
+    if draft is None:
+        return
+    for finding in snap.found(*_MISMATCHES, "DDP301", "DDP308"):
+        yield replace(draft, instead=finding, evidence=(*draft.evidence, *phrases.observed(finding)[:2]))
 
 
 @once
-def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
+def _lone_forward(recording: Recording, stopped: bool = True) -> Draft | None:
     """Calls of the wrapped model that one side alone has made, at a line where the others made none.
 
     Args:
@@ -56,7 +78,7 @@ def lone_forward(recording: Recording, stopped: bool = True) -> Finding | None:
                 continue
             if first is None or not all(_inserted(recording, ranks, usual, rank, o, first, stopped) for o in others):
                 continue
-            return _finding(recording, rank, calls[first], {o: ranks[o].get(first) for o in others})
+            return _draft(recording, rank, calls[first], {o: ranks[o].get(first) for o in others})
     return None
 
 
@@ -182,34 +204,28 @@ def _forwards(record: RankRecord, other: RankRecord, call: Call) -> bool:
     return call.site not in shared and more and 0 < counts[1] <= counts[0]
 
 
-def _finding(recording: Recording, rank: int, call: Call, met: Mapping[int, Call | None]) -> Finding:
+def _draft(recording: Recording, rank: int, call: Call, met: Mapping[int, Call | None]) -> Draft:
     alike = [r for r, one in sorted(recording.ranks.items()) if any(_place(c) == _place(call) for c in one.calls)]
     culprits = tuple(alike) if rank in alike else (rank,)
-    others = tuple(sorted(recording.ranks.keys() - set(culprits)))
-    places: list[tuple[int, Site]] = [(r, call.site) for r in culprits]
-    places += [(r, one.site) for r in others if (one := met.get(r)) is not None]
-    return Finding(
-        RANK_ZERO_FORWARD,
+    others = phrases.besides(sorted(recording.ranks), culprits)
+    known = {r: one for r, one in sorted(met.items()) if one is not None}
+    return Draft(
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} the wrapped model alone"
         f"{phrases.at(call.site)}: its {call.op} is matched with unrelated calls of the other ranks.",
         culprits,
+        _remedy(call),
+        dict.fromkeys(culprits, call.site) | {r: known[r].site for r in others if r in known},
         others,
-        call,
-        tuple(places),
-        (
+        evidence=(
             f"Rank {rank} called {call.title}{phrases.at(call.site)}, where no other rank made a call.",
-            *(
-                f"Rank {r} was in {one.title}{phrases.at(one.site)}."
-                for r, one in sorted(met.items())[:6]
-                if one is not None
-            ),
+            *(f"Rank {r} was in {one.title}{phrases.at(one.site)}." for r, one in list(known.items())[:6]),
         ),
-        remedy(call),
+        collective=call,
         certainty="likely",
     )
 
 
-def remedy(call: Call | None) -> str:
+def _remedy(call: Call | None) -> str:
     """What to do instead of a lone forward that is in this call: the parts of a sharded model are with all ranks."""
     if call is not None and call.op in _SHARDED:
         return (
@@ -220,3 +236,69 @@ def remedy(call: Call | None) -> str:
         "Evaluate with the module itself, model.module(input), under torch.no_grad(), or let all ranks evaluate; a "
         "wrapped model broadcasts its buffers in forward and synchronises in backward."
     )
+
+
+_DDP = ("/torch/nn/parallel/distributed.py",)
+
+
+@family(
+    RANK_ZERO_FORWARD,
+    after=(*_OTHER_CAUSES, "DDP411"),
+    refines=("DDP301",),
+    failure=True,
+    needs=("stacks",),
+)
+def alone_in_model(snap: Snapshot) -> Iterable[Draft]:
+    """The wait is that of a wrapped model's forward or backward, which the others never began."""
+    for finding in snap.found("DDP301"):
+        draft = _alone_in_model(snap, finding)
+        if draft is not None:
+            yield draft
+
+
+def _alone_in_model(snap: Snapshot, finding: Finding) -> Draft | None:
+    recording, standings = snap.recording, snap.standings
+    waiting = [r for r in finding.waiting if r in standings and _in_wrapper(standings[r])]
+    if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
+        return None
+    turns = {rank: _forwards_of(recording.ranks[rank]) for rank in recording.ranks}
+    # At a line that the others have run too, these ranks only continued for longer. A forward that called no
+    # collective (the first, without buffers) has left only its sample.
+    others_ran = [recording.ranks[c] for c in finding.culprits if c in recording.ranks]
+    been = {step.site for record in others_ran for step in (*record.calls, *record.samples)}
+    # A forward is counted once the wrapper has begun it: one that is blocked in its buffers' broadcast is not.
+    theirs = max((turns[c] for c in finding.culprits if c in turns), default=0)
+    ahead = [
+        rank
+        for rank in waiting
+        if standings[rank].site not in been and turns[rank] + (not in_backward(standings[rank])) > theirs
+    ]
+    evaluating = [rank for rank in waiting if not turns[rank] or rank in ahead]
+    if not evaluating or jumped(recording, finding.culprits, finding.waiting):
+        return None
+    lone = tuple(waiting)
+    others = tuple(r for r in finding.culprits if r in standings)
+    call = finding.collective
+    return Draft(
+        f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone: its {call.op if call else 'collective'} "
+        f"waits for {phrases.ranks(others)}, which {phrases.verb(others, 'is', 'are')} not in it.",
+        lone,
+        _remedy(call),
+        snap.at((*lone, *others)),
+        others,
+        evidence=(
+            *each(lone[:4], lambda rank: f"Rank {rank} is inside the wrapper{phrases.at(standings[rank].site)}."),
+            *phrases.observed(finding),
+        ),
+        instead=finding,
+        collective=call,
+        certainty="likely",
+    )
+
+
+def _in_wrapper(standing: Standing) -> bool:
+    return any(any(part in frame.file for part in _DDP) for frame in frames_at(standing)) or in_backward(standing)
+
+
+def _forwards_of(record: RankRecord) -> int:
+    return record.forwards or max((sample.turn for sample in record.samples if sample.kind == "forward"), default=0)

@@ -1,60 +1,63 @@
-"""DDP306: a cycle over several groups; DDP301 where a rank of it skipped a call."""
+"""DDP306: a cycle over several groups: each waits in one for a rank that waits in another."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
-from ddpnb.facts import hints
 from ddpnb.facts.cycles import ranks_in_a_cycle
-from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.places import where
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.waits import Wait
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import Stop, Waits
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call, Site
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.calls import Call
+from ddpnb.model.findings import FindingType
+from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.hangs.skipped_call import COLLECTIVE_MISSING
-from ddpnb.source.paths import path_to
+from ddpnb.rules.hangs.collective_missing import call_lines, places
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import ERROR, Draft, each, family
 
 GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True, ways_part=True)
-_FEW = 8  # ranks with an evidence line of their own
+_SAME_ORDER = "Call the collectives of different groups in the same order on all ranks."
 
 
-def explain(
-    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], calls: dict[int, Call]
-) -> Finding | None:
-    """A cycle over several groups: each waits in one for a rank that waits in another."""
-    if len({call.group.key for call in calls.values()}) < 2:
-        return None
-    skipped = _skipped(recording, waits, calls)
-    if skipped is not None:
-        culprit, rank = skipped
-        call = calls[rank]
-        culprits = tuple(
-            sorted(r for r in waits[rank].missing if calls.get(r) and calls[r].site == calls[culprit].site)
+@family(GROUP_ORDER, failure=True, needs=("calls",))
+def group_order(snap: Snapshot) -> Iterable[Draft]:
+    """The ranks of a cycle, each in a call of another group, or with calls of several in the queue of its device."""
+    for stop in stops_of(snap, "DDP306"):
+        calls, queued = stop.calls, stop.waits is Waits.QUEUE
+        cycle = stop.gone if queued else ranks_in_a_cycle(stop.waits_for, calls) or tuple(sorted(calls))
+        changed = () if queued else _changed(snap.recording, stop, cycle)
+        history = (
+            f"{phrases.ranks(changed, True)} made {phrases.verb(changed, 'its', 'their')} calls in another order than before; "
+            "the others did not."
         )
-        waiting = tuple(sorted(calls.keys() - set(culprits)))
-        inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
-        return Finding(
-            COLLECTIVE_MISSING,
-            f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
-            f"{phrases.verb(inside, 'is', 'are')} blocked in{phrases.at(call.site)}: "
-            f"{phrases.verb(culprits, 'it is', 'they are')} in {calls[culprit].op}{phrases.at(calls[culprit].site)}.",
+        culprits = changed or cycle
+        yield Draft(
+            f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
+            + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
+            + ".",
             culprits,
-            waiting,
-            call,
-            where(standings, [*culprits, *waiting]),
-            _places(standings, calls),
-            "Call every collective of a group on all of its members.",
-            certainty="likely",
-            hint=hints.deciding_branch(recording, path_to(recording.ranks[rank], call)),
+            f"{_SAME_ORDER} A call that one rank skips changes its order too.",
+            places(stop),
+            tuple(sorted(calls.keys() - set(culprits))),
+            evidence=(*call_lines(stop), *([history] if changed else [])),
+            collective=calls[cycle[0]],
+            certainty="likely" if changed or queued or _partial(snap.recording, calls) else "proven",
+            stop=stop,
         )
-    cycle = ranks_in_a_cycle(waits, calls) or tuple(sorted(calls))
-    usual = {rank: _usual(recording.ranks[rank], calls[rank]) for rank in cycle}
+
+
+def _partial(recording: Recording, ranks: Iterable[int]) -> bool:
+    """Whether some of a rank's calls may be missing between those that are known."""
+    return any(recording.ranks[rank].partial for rank in ranks)
+
+
+def _changed(recording: Recording, stop: Stop, cycle: tuple[int, ...]) -> tuple[int, ...]:
+    """The ranks of a cycle that came to their calls in another order than before, where the others did not."""
+    usual = {rank: _usual(recording.ranks[rank], stop.calls[rank]) for rank in cycle}
     changed = tuple(rank for rank in cycle if usual[rank] is False)
-    known = None not in usual.values() and len(changed) < len(cycle)
-    return cycle_of_groups(standings, calls, cycle, changed if known else ())
+    return changed if None not in usual.values() and len(changed) < len(cycle) else ()
 
 
 def _usual(record: RankRecord, call: Call) -> bool | None:
@@ -65,58 +68,26 @@ def _usual(record: RankRecord, call: Call) -> bool | None:
     return pairs[-1][0] in earlier if earlier else None
 
 
-def cycle_of_groups(
-    standings: dict[int, Standing], calls: dict[int, Call], cycle: tuple[int, ...], changed: tuple[int, ...] = ()
-) -> Finding:
-    """DDP306: the ranks of a cycle, each in a call of another group.
-
-    ``changed``: those of them that came to their calls in another order than before, where the others did not.
-    """
-    culprits = changed or cycle
-    waiting = tuple(sorted(calls.keys() - set(culprits)))
-    history = (
-        f"{phrases.ranks(changed, True)} made {phrases.verb(changed, 'its', 'their')} calls in another order than before; "
-        "the others did not."
+@family(GROUP_ORDER, after=(ERROR,), needs=("calls",))
+def in_different_groups(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks of a report wait in different groups, and of one at least the members are not known."""
+    standings = snap.standings
+    calls = {r: one.call for r, one in sorted(standings.items()) if one.state is RankState.WAITING and one.call}
+    keys = {call.group.key for call in calls.values()}
+    observed = set(snap.recording.report.observed) if snap.recording.report is not None else set[str]()
+    if len(keys) < 2 or observed.isdisjoint(keys):
+        return
+    ranks = tuple(calls)
+    yield Draft(
+        f"{phrases.ranks(ranks, True)} were blocked in different groups: "
+        + ", ".join(each(calls, lambda rank: f"{rank} in {calls[rank].title} of {calls[rank].group}"))
+        + ". Probably they wait for each other.",
+        ranks,
+        _SAME_ORDER,
+        snap.at(ranks),
+        evidence=each(
+            calls, lambda rank: f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}."
+        ),
+        collective=calls[ranks[0]],
+        certainty="likely",
     )
-    return Finding(
-        GROUP_ORDER,
-        f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
-        + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
-        + ".",
-        culprits,
-        waiting,
-        calls[cycle[0]],
-        where(standings, [*culprits, *waiting]),
-        (*_places(standings, calls), *([history] if changed else [])),
-        "Call the collectives of different groups in the same order on all ranks. A call that one rank skips changes its "
-        "order too.",
-        certainty="likely" if changed else "proven",
-    )
-
-
-def _places(standings: dict[int, Standing], calls: dict[int, Call]) -> tuple[str, ...]:
-    """Where each rank is; at a line to which several callers lead, with the line of the caller."""
-    callers: dict[Site, set[str]] = {}
-    for call in calls.values():
-        callers.setdefault(call.site, set()).add(call.site.via)
-    return tuple(
-        f"Rank {rank} is in {phrases.in_call(call)}{phrases.at(standings[rank].site)}"
-        + (f", called at {call.site.via}." if call.site.via and len(callers[call.site]) > 1 else ".")
-        for rank, call in sorted(calls.items())[:_FEW]
-    )
-
-
-def _skipped(recording: Recording, waits: dict[int, Wait], calls: dict[int, Call]) -> tuple[int, int] | None:
-    """(a rank that went past a call, a rank that waits in that call and did not go past the first one's)."""
-    asked: set[tuple[frozenset[int], Site]] = set()  # ranks that wait for the same at the same line get one answer
-    for rank in sorted(calls):
-        others = frozenset(waits[rank].missing & calls.keys())
-        if (others, calls[rank].site) in asked:
-            continue
-        asked.add((others, calls[rank].site))
-        for other in sorted(others)[:_FEW]:
-            known = parting(recording, (other,), (rank,))
-            mine, theirs = (known.way_of((one,)) for one in (other, rank)) if known is not None else (None, None)
-            if mine is not None and theirs is not None and theirs.calls and not mine.calls:
-                return other, rank
-    return None

@@ -1,69 +1,51 @@
-"""Ranks that made different calls with the same sequence number in a group."""
+"""DDP302 to DDP305: ranks that made different calls with the same sequence number in a group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 
+from ddpnb.facts.departures import by_habit
 from ddpnb.facts.digests import Split
+from ddpnb.facts.mismatches import caught
 from ddpnb.facts.paths.partings import parting
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import Waits
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call, CallState
-from ddpnb.model.collectives import Collective, MatchState, collectives, root_of
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.hangs import skipped_call
+from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.collectives import Collective, MatchState, root_of
+from ddpnb.model.findings import FindingType
+from ddpnb.model.recording import Recording
+from ddpnb.rules.hangs.stack_lines import differ_by_stacks
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import Draft, family
 
 OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
 SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True, ways_part=True)
 DTYPE_MISMATCH = FindingType("DDP304", "dtype-mismatch", mismatch=True, ways_part=True)
 ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True, ways_part=True)
+MISMATCHES = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 
-def first_mismatch(recording: Recording) -> Collective | None:
-    """The earliest recorded collective whose calls do not match, of those that the program did not expect."""
-    return min((c for c in _mismatches(recording) if not expected(recording, c)), key=_began, default=None)
+@family(*MISMATCHES, failure=True, needs=())
+def mismatch(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks made different calls on purpose: at the same line, or in the branches of one decision."""
+    for stop in stops_of(snap, "DDP302"):
+        if stop.waits is Waits.STACK:
+            yield from differ_by_stacks(snap, stop, OP_MISMATCH)
+        elif stop.collective is not None:
+            yield replace(_different_calls(snap.recording, stop.collective), stop=stop)
 
 
-def expected(recording: Recording, collective: Collective) -> bool:
-    """Whether the calls raised an exception, the program caught that, and all its ranks have continued since."""
-    return any(call.state in _RAISED for call in collective.calls.values()) and all(
-        _went_on(recording.ranks[rank], call) for rank, call in collective.calls.items()
-    )
-
-
-def was_expected(recording: Recording) -> list[Finding]:
-    """A note on the first mismatch that the program caught."""
-    first = min((c for c in _mismatches(recording) if expected(recording, c)), key=_began, default=None)
-    if first is None:
-        return []
-    caught = "The program caught the exception of its call, and all ranks continued."
-    found = _different_calls(recording, first)
-    return [replace(found, severity="note", evidence=(caught, *found.evidence))]
-
-
-_RAISED = (CallState.FENCED, CallState.FAILED, CallState.REFUSED)
-
-
-def _mismatches(recording: Recording) -> Iterator[Collective]:
-    every = (collective for group in collectives(recording).values() for collective in group.values())
-    return (collective for collective in every if collective.mismatched)
-
-
-def _began(collective: Collective) -> int:
-    return collective.began_ns
-
-
-def _went_on(record: RankRecord, call: Call) -> bool:
-    """Whether a rank has made another call since, or its script has ended as it was meant to."""
-    later = bool(record.calls) and record.calls[-1].number > call.number
-    return record.ending.well if record.ending is not None else later
-
-
-def explain(recording: Recording, collective: Collective) -> Finding:
-    """The finding: how the calls differ, or that a rank skipped the call that the others are in."""
-    return skipped_call.find(recording, collective) or _different_calls(recording, collective)
+@family(*MISMATCHES, needs=("calls",))
+def caught_mismatch(snap: Snapshot) -> Iterable[Draft]:
+    """The program caught the exception that a call raised since it differed from the others, and continued."""
+    first = caught(snap.recording)
+    if first is not None:
+        draft = _different_calls(snap.recording, first)
+        says = "The program caught the exception of its call, and all ranks continued."
+        yield replace(draft, severity="note", evidence=(says, *draft.evidence))
 
 
 # type, what differs, remedy
@@ -95,8 +77,7 @@ _SIDES = 8  # different calls that are listed
 _PAIRS = 4  # of ranks whose sizes do not fit
 
 
-def _different_calls(recording: Recording, collective: Collective) -> Finding:
-    """Ranks that make different calls on purpose: at the same line, or in the branches of one decision."""
+def _different_calls(recording: Recording, collective: Collective) -> Draft:
     kind, what, remedy = _FINDINGS[collective.match]
     calls, all_sides = collective.calls, collective.sides
     reference = calls[all_sides[0][0]]
@@ -132,8 +113,7 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
         remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
     if inferred and known is not None:
-        evidence += skipped_call.by_habit(known, inferred)
-    evidence += phrases.undecided(sides)
+        evidence += by_habit(known, inferred)
     place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
     if unpaired:
         who = (
@@ -154,16 +134,16 @@ def _different_calls(recording: Recording, collective: Collective) -> Finding:
             all_sides, lambda rank: _short(calls[rank], other if rank in all_sides[0] else reference)
         )
         summary = f"The ranks' calls differ in {place}: {by_side}."
-    return Finding(
-        kind,
+    return Draft(
         summary,
         culprits,
-        waiting,
-        reference,
-        collective.sites((*culprits, *rest)),
-        tuple(evidence),
         remedy,
-        sides=sides,
+        {rank: calls[rank].site for rank in (*culprits, *rest)},
+        waiting,
+        sides,
+        evidence,
+        kind=kind,
+        collective=reference,
         certainty="likely" if inferred else "proven",
     )
 

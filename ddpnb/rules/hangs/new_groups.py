@@ -6,15 +6,18 @@ from collections.abc import Iterable, Mapping
 
 from ddpnb.facts import hints
 from ddpnb.facts.digests import Split, split
-from ddpnb.facts.places import known, where
+from ddpnb.facts.places import where
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import Standing
-from ddpnb.facts.waits import Wait
+from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site, listed
 from ddpnb.model.events.startup import InitProcessGroup, NewGroup
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import Draft, family
 
 SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
@@ -27,23 +30,26 @@ _NOW = 1 << 63
 _LISTED = 4  # groups of a rank that are spelled out
 
 
-def not_made(
-    recording: Recording,
-    standings: dict[int, Standing],
-    waits: dict[int, Wait],
-    grouping: list[int],
-    waiting: list[int],
-) -> Finding:
-    absent = frozenset[int]().union(*{waits[rank].missing for rank in grouping})
+@family(SUBGROUP_MISMATCH, failure=True)
+def subgroup_mismatch(snap: Snapshot) -> Iterable[Draft]:
+    """Groups that some ranks made and others did not: they wait in new_group, or different groups share a name."""
+    for stop in stops_of(snap, "DDP108"):
+        yield _not_made(snap.recording, stop)
+    if all(stop.suspected for stop in snap.stops):
+        yield from _of_one_name(snap)
+
+
+def _not_made(recording: Recording, stop: Stop) -> Draft:
+    standings, waiting = stop.standings, stop.waiting
+    grouping = stop.among(RankState.CREATING_GROUP)
+    absent = frozenset[int]().union(*{stop.waits_for[rank].missing for rank in grouping})
     unlike, sides, turn = _unlike_lists(standings)
     culprits = unlike or ([] if sides else sorted(absent.difference(grouping)) or grouping)
     named = culprits or sorted(rank for side in sides[1:] for rank in side)
     odd = {*unlike, *(named if sides else ())}
     held = tuple(rank for rank in waiting if rank not in named)
-    evidence = []
-    for rank in sorted(set(grouping) | set(named))[:8]:
-        if rank in standings:
-            evidence.append(_groups_in_words(standings[rank]))
+    spoken = [rank for rank in sorted({*grouping, *named})[:8] if rank in standings]
+    evidence = [_groups_in_words(standings[rank]) for rank in spoken]
     makers = [rank for rank in grouping if rank not in named]
     others = makers or [rank for rank in standings if odd and rank not in named and _made(standings, rank, turn)]
     event = (_made(standings, others[0], turn) if odd else standings[others[0]].event) if others else None
@@ -68,35 +74,34 @@ def not_made(
         summary = (
             f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} for each other in new_group."
         )
-    return Finding(
-        SUBGROUP_MISMATCH,
+    at = {**dict(where(standings, named)), **places}
+    at |= dict(_where_made(standings, held, turn) if odd else where(standings, held))
+    return Draft(
         summary,
-        tuple(culprits),
-        held if culprits else (),
-        None,
-        (
-            *before.items(),
-            *tuple({**dict(where(standings, named)), **places}.items()),
-            *(_where_made(standings, held, turn) if odd else where(standings, held)),
-        ),
-        (*evidence, *phrases.undecided(() if culprits else sides)),
+        culprits,
         _OF_MESHES if mesh else _OF_GROUPS,
-        sides=() if culprits else sides,
+        at,
+        held if culprits else (),
+        sides,
+        evidence,
+        first=tuple(before.items()),
         hint=hints.deciding_branch(recording, path) if never_called else None,
         moments=tuple(
             (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
         ),
+        stop=stop,
     )
 
 
-def of_one_name(recording: Recording, standings: Mapping[int, Standing], patience: float) -> Finding | None:
-    """DDP108 where ranks made different groups under one name: torch counts the groups of each rank.
+def _of_one_name(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks made different groups under one name: torch counts the groups of each rank.
 
     Both groups then meet at one place of the store, and whose addresses a rank finds there is a matter of time. A warning;
     an error where all members are in a call that has not completed for ``patience`` seconds.
     """
+    recording, standings = snap.recording, snap.standings
     if any(record.events_forgotten for record in recording.ranks.values()):
-        return None  # a group of an earlier start may have the name
+        return  # a group of an earlier start may have the name
     made: dict[str, dict[int, NewGroup]] = {}
     for rank, record in recording.ranks.items():
         joined = max((event.ended_ns for event in record.events(InitProcessGroup, state="done")), default=0)
@@ -105,38 +110,36 @@ def of_one_name(recording: Recording, standings: Mapping[int, Standing], patienc
                 made.setdefault(group.name, {})[rank] = group
     shared = {name: groups for name, groups in made.items() if len({group.ranks for group in groups.values()}) > 1}
     if not shared:
-        return None
-    held = {rank: one.call for rank, one in standings.items() if one.call is not None and one.idle_s >= patience}
+        return
+    held = {rank: one.call for rank, one in standings.items() if one.call is not None and one.idle_s >= snap.patience}
     waited = {call.group.name for call in held.values()}
     name = next((name for name in shared if name in waited), next(iter(shared)))
     groups = shared[name]
     sides = split({rank: group.ranks for rank, group in groups.items()}).sides
     stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
-    each = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
-    summary = f"Ranks made different groups under one name, {name!r}: {each}."
+    made_by = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
+    summary = f"Ranks made different groups under one name, {name!r}: {made_by}."
     call = held[stuck[0][0]] if stuck else None
     if call is not None:
         ranks = phrases.ranks(stuck[0], True)
         summary = f"{ranks} are all in {call.op}{phrases.at(call.site)}, and it does not complete. {summary}"
-    return Finding(
-        SUBGROUP_MISMATCH,
+    yield Draft(
         summary,
-        (),
-        collective=call,
-        where=known((rank, group.site) for rank, group in sorted(groups.items())),
+        remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
+        at=dict(sorted(groups.items())),
         evidence=(
             "torch numbers the groups that a rank makes, so groups that only their members make have the same number. They "
             "look for each other's addresses at one place of the store: whether they connect rightly is a matter of time.",
         ),
-        remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
-        severity="error" if stuck else "warning",
         sides=sides,
+        collective=call,
+        severity="error" if stuck else "warning",
         certainty="timed" if stuck else "proven",
         moments=tuple((rank, group.began_ns) for rank, group in sorted(groups.items())),
     )
 
 
-def _earlier_there(standings: dict[int, Standing], ranks: Iterable[int], group: NewGroup) -> dict[int, Site]:
+def _earlier_there(standings: Mapping[int, Standing], ranks: Iterable[int], group: NewGroup) -> dict[int, Site]:
     """The ranks that made an earlier group at the line at which others make this one, and are elsewhere now."""
     found = {
         rank: own.site
@@ -148,7 +151,7 @@ def _earlier_there(standings: dict[int, Standing], ranks: Iterable[int], group: 
     return {rank: site for rank, site in found.items() if standings[rank].site != site}
 
 
-def _moment(standings: dict[int, Standing], rank: int, turn: int) -> int:
+def _moment(standings: Mapping[int, Standing], rank: int, turn: int) -> int:
     """When a rank made its group number ``turn``; if it did not, now."""
     own = _made(standings, rank, turn)
     return own.began_ns if own is not None and own.began_ns else _NOW
@@ -172,7 +175,7 @@ def _groups_in_words(standing: Standing) -> str:
     )
 
 
-def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
+def _unlike_lists(standings: Mapping[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
     """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
 
     No ranks where no recorded fact tells which side is at fault.
@@ -197,7 +200,7 @@ def _unlike_lists(standings: dict[int, Standing]) -> tuple[list[int], tuple[tupl
     return [], (), 0
 
 
-def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
+def _where_made(standings: Mapping[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
     """The lines at which ranks made their group number ``turn``, where that is known; else those where they are."""
     places = dict(where(standings, ranks))
     for rank in ranks:
@@ -207,13 +210,13 @@ def _where_made(standings: dict[int, Standing], ranks: Iterable[int], turn: int)
     return tuple(places.items())
 
 
-def _made(standings: dict[int, Standing], rank: int, turn: int) -> NewGroup | None:
+def _made(standings: Mapping[int, Standing], rank: int, turn: int) -> NewGroup | None:
     """The new_group call number ``turn`` of a rank, if it made it."""
     made = _of_all(standings[rank].record) if rank in standings else []
     return made[turn] if turn < len(made) else None
 
 
-def _list_of(standings: dict[int, Standing], rank: int, turn: int) -> str:
+def _list_of(standings: Mapping[int, Standing], rank: int, turn: int) -> str:
     """The members of a rank's group number ``turn``, and where it made it."""
     group = _made(standings, rank, turn)
     if group is None:

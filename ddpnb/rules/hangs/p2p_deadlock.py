@@ -2,112 +2,148 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.places import where
 from ddpnb.facts.point_to_point import Channels
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.waits import Wait
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.steps_apart import StepsApart, steps_apart
+from ddpnb.facts.stops import Awaited, Stop, Waits
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
-from ddpnb.rules.hangs.steps_apart import StepsApart, steps_apart
+from ddpnb.rules.hangs.collective_missing import silent
+from ddpnb.rules.hangs.stack_lines import differ_by_stacks
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import Draft, each, family
 
 _FEW = 8  # ranks of which the paths are compared
 
 P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
 
-def explain(
-    recording: Recording,
-    standings: dict[int, Standing],
-    waits: dict[int, Wait],
-    calls: dict[int, Call],
-    ended: list[int],
-) -> Finding:
-    p2p = {rank: call for rank, call in calls.items() if call.is_p2p}
-    places: dict[int, Site] = {}
-    rest = sorted(set(calls) - set(p2p))
-    peers = sorted({peer for rank in p2p for peer in waits[rank].missing if peer not in p2p and peer in standings})
-    evidence = [
-        f"Rank {rank} is in {call.title}{phrases.at(standings[rank].site)}." for rank, call in sorted(p2p.items())[:8]
-    ]
-    short = _short_of(recording, p2p)
-    evidence += [
-        f"Rank {rank} waits for {'receive' if _sends(call) else 'send'} {call.turn} of rank {call.peer}"
-        f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made}."
-        for rank, call, made in short[:8]
-    ]
-    evidence += [
-        f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}." for rank in rest[:8]
-    ]
-    evidence += [f"Rank {rank} ended{phrases.at(standings[rank].site)}." for rank in ended[:8]]
-    first = p2p[min(p2p)]
-    sides: tuple[tuple[int, ...], ...] = ()
-    parted: StepsApart | None = None
-    strayed: list[int] = []
-    if peers:
-        culprits, waiting = peers, sorted(set(p2p) | set(rest) - set(peers))
-        blamed = set(peers)
-        waiting = [rank for rank in waiting if rank not in blamed]
-        partner = "receive" if first.op == "send" else "send"
-        summary = (
-            "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in sorted(p2p.items())[:6]) + ", "
-            f"but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}."
-        )
-        remedy = "Match every receive with a send of the same peer and tag, and every send with a receive."
-        dropped = [
-            (peer, call)
-            for peer in peers
-            for call in (recording.ranks[peer].calls if peer in recording.ranks else ())
-            if call.state is CallState.DROPPED and call.peer in p2p
-        ]
-        if dropped:
-            peer, call = dropped[-1]
-            evidence.append(
-                f"Rank {peer} called {call.title}{phrases.at(call.site)}, but discarded its Work, which cancels it."
-            )
-            summary = f"{phrases.ranks(sorted(p2p), True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was discarded."
-            remedy = "Keep the Work that isend returns, and wait() for it."
-            places |= {peer: call.site}
-    else:
-        parted = steps_apart(recording, p2p)
-        culprits = sorted(p2p)
-        if parted is not None:
-            culprits, sides = list(parted.culprits), () if parted.culprits else parted.sides
-            evidence += parted.evidence
-        elif strayed := _strayed(recording, p2p):
-            culprits = strayed
-        elif len(unanswered := _unanswered(recording, p2p)) == 1:
-            culprits = unanswered
-        elif unanswered:  # a send and a receive, for example, that each have another counterpart in mind
-            culprits, sides = [], tuple((rank,) for rank in unanswered)
-        waiting = sorted({*p2p, *rest} - {*culprits, *(rank for side in sides for rank in side)})
-        summary = (
-            f"{phrases.ranks(sorted(p2p), True)} wait for each other in point-to-point calls: "
-            + ", ".join(f"{rank} in {call.title}" for rank, call in sorted(p2p.items())[:8])
-            + "."
-        )
-        if parted is not None or any(made for _, _, made in short):  # the same pattern worked before
-            remedy = "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
+@family(P2P_DEADLOCK, failure=True, needs=())
+def p2p_deadlock(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks wait in sends and receives without a counterpart."""
+    for stop in stops_of(snap, "DDP307"):
+        if stop.waits is Waits.STACK:
+            yield from differ_by_stacks(snap, stop, P2P_DEADLOCK)
+        elif stop.awaited is Awaited.SILENT:
+            yield from silent(snap.recording, stop)
         else:
-            remedy = (
-                "Let one side send while the other receives, or post the send and the receive of a rank together with "
-                "batch_isend_irecv; check peers and tags."
-            )
-    apart = parted.places if parted is not None else ()
-    named = [*culprits, *(rank for side in sides for rank in side), *waiting]
-    return Finding(
-        P2P_DEADLOCK,
-        summary,
-        tuple(culprits),
-        tuple(waiting),
-        first,
-        tuple(dict.fromkeys((*apart, *((rank, places.get(rank, site)) for rank, site in where(standings, named))))),
-        (*evidence, *phrases.undecided(sides)) if sides else tuple(evidence),
-        remedy,
-        sides=sides,
-        certainty="likely" if (parted is not None or strayed) and culprits else "proven",
+            yield _of_calls(snap.recording, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blame:
+    """Who is at fault, or between which ranks it is open, and what to say of it."""
+
+    summary: str
+    remedy: str
+    culprits: tuple[int, ...] = ()
+    sides: tuple[tuple[int, ...], ...] = ()
+    evidence: tuple[str, ...] = ()
+    inferred: bool = False
+    places: tuple[tuple[int, Site], ...] = ()
+
+
+def _of_calls(recording: Recording, stop: Stop) -> Draft:
+    standings, calls = stop.standings, stop.calls
+    p2p = {rank: call for rank, call in sorted(calls.items()) if call.is_p2p}
+    rest = sorted(set(calls) - set(p2p))
+    peers = tuple(
+        sorted({peer for rank in p2p for peer in stop.waits_for[rank].missing if peer not in p2p and peer in standings})
+    )
+    short = _short_of(recording, p2p)
+    blame = (
+        _never_called(recording, p2p, peers) if peers else _each_other(recording, p2p, worked=any(n for *_, n in short))
+    )
+    open_between = [rank for side in blame.sides for rank in side]
+    waiting = tuple(sorted({*p2p, *rest} - {*blame.culprits, *open_between}))
+    where = {rank: standings[rank].site for rank in (*blame.culprits, *open_between, *waiting) if rank in standings}
+    apart = dict(blame.places) if peers else {}
+    return Draft(
+        blame.summary,
+        blame.culprits,
+        blame.remedy,
+        where | apart,
+        waiting,
+        blame.sides,
+        (
+            *each(p2p, lambda rank: f"Rank {rank} is in {p2p[rank].title}{phrases.at(standings[rank].site)}."),
+            *(
+                f"Rank {rank} waits for {'receive' if _sends(call) else 'send'} {call.turn} of rank {call.peer}"
+                f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made}."
+                for rank, call, made in short[:8]
+            ),
+            *each(
+                rest,
+                lambda rank: f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
+            ),
+            *each(stop.gone, lambda rank: f"Rank {rank} ended{phrases.at(standings[rank].site)}."),
+            *blame.evidence,
+        ),
+        first=() if peers else blame.places,
+        collective=p2p[min(p2p)],
+        certainty="likely" if blame.inferred and blame.culprits else "proven",
+        stop=stop,
+    )
+
+
+def _never_called(recording: Recording, p2p: dict[int, Call], peers: tuple[int, ...]) -> _Blame:
+    """Peers that are in no such call: they never made the counterpart, or discarded its Work."""
+    dropped = [
+        (peer, call)
+        for peer in peers
+        for call in (recording.ranks[peer].calls if peer in recording.ranks else ())
+        if call.state is CallState.DROPPED and call.peer in p2p
+    ]
+    if dropped:
+        peer, call = dropped[-1]
+        return _Blame(
+            f"{phrases.ranks(p2p, True)} {phrases.verb(set(p2p), 'waits', 'wait')} for a send of rank {peer} whose Work was discarded.",
+            "Keep the Work that isend returns, and wait() for it.",
+            peers,
+            evidence=(
+                f"Rank {peer} called {call.title}{phrases.at(call.site)}, but discarded its Work, which cancels it.",
+            ),
+            places=((peer, call.site),),
+        )
+    partner = "receive" if p2p[min(p2p)].op == "send" else "send"
+    blocked = "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in list(p2p.items())[:6])
+    return _Blame(
+        f"{blocked}, but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}.",
+        "Match every receive with a send of the same peer and tag, and every send with a receive.",
+        peers,
+    )
+
+
+def _each_other(recording: Recording, p2p: dict[int, Call], *, worked: bool) -> _Blame:
+    """Ranks that wait for each other; ``worked``: the same pattern did before."""
+    parted: StepsApart | None = steps_apart(recording, p2p)
+    culprits, sides, inferred = tuple(p2p), tuple[tuple[int, ...], ...](), parted is not None
+    if parted is not None:
+        culprits, sides = tuple(parted.culprits), () if parted.culprits else parted.sides
+    elif strayed := _strayed(recording, p2p):
+        culprits, inferred = tuple(strayed), True
+    elif len(unanswered := _unanswered(recording, p2p)) == 1:
+        culprits = tuple(unanswered)
+    elif unanswered:  # a send and a receive, for example, that each have another counterpart in mind
+        culprits, sides = (), tuple((rank,) for rank in unanswered)
+    named = ", ".join(f"{rank} in {call.title}" for rank, call in list(p2p.items())[:8])
+    return _Blame(
+        f"{phrases.ranks(p2p, True)} wait for each other in point-to-point calls: {named}.",
+        "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
+        if parted is not None or worked
+        else "Let one side send while the other receives, or post the send and the receive of a rank together with "
+        "batch_isend_irecv; check peers and tags.",
+        culprits,
+        sides,
+        parted.evidence if parted is not None else (),
+        inferred,
+        parted.places if parted is not None else (),
     )
 
 

@@ -1,35 +1,69 @@
-"""Ranks that are blocked at start-up, because other ranks never join."""
+"""DDP101 to DDP105 and DDP110: ranks that are blocked at start-up."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable
 
 from ddpnb.facts import hints
-from ddpnb.facts.digests import split
-from ddpnb.facts.init_facts import address_of, claim_of, knocks_within
-from ddpnb.facts.places import where
+from ddpnb.facts.init_facts import address_of, claim_of, inits, stale_start, world_size
+from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.facts.standings import Standing
-from ddpnb.facts.waits import Wait
+from ddpnb.facts.stops import Awaited, Stop, Waits, store_of
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.startup import Environment, InitProcessGroup, Joining
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.events.startup import Environment
+from ddpnb.model.findings import FindingType
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.environment import backends
+from ddpnb.rules.hangs.stack_lines import missing_by_stacks, not_started
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import Draft, each, explained, family, rule, say
 from ddpnb.texts import shortened
 
 BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
 WORLD_INCOMPLETE = FindingType("DDP102", "world-incomplete")
 DUPLICATE_RANK = FindingType("DDP103", "duplicate-rank")
 RENDEZVOUS_UNREACHABLE = FindingType("DDP104", "rendezvous-unreachable", after_patience=True)
-STALE_STORE = FindingType("DDP105", "stale-store")
 WRONG_INTERFACE = FindingType("DDP110", "wrong-interface", after_patience=True)
 
+_UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
 
-def _world_size(standing: Standing) -> int | None:
-    return standing.event.world_size if isinstance(standing.event, Joining) else None
+
+@family(BAD_ENVIRONMENT, DUPLICATE_RANK, failure=True)
+def wrong_claims(snap: Snapshot) -> Iterable[Draft]:
+    """Processes claim the rank of another process, or one that does not exist."""
+    for stop in stops_of(snap, "DDP101", "DDP103"):
+        starting = stop.waiting
+        claims = {rank: claim_of(stop.standings[rank].record) for rank in starting}
+        sizes = {rank: world_size(stop.standings[rank]) or len(stop.standings) for rank in starting}
+        outside = any(not 0 <= claims[rank] < sizes[rank] for rank in starting)
+        # Perhaps all of them number the ranks differently.
+        culprits = starting if outside and all(claims[rank] != rank for rank in starting) else stop.gone
+        same = [[rank for rank in culprits if claims[rank] == n] for n in dict.fromkeys(claims[r] for r in culprits)]
+        if outside:
+            known = {sizes[rank] for rank in culprits}
+            world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
+            what = f"a rank that does not exist in {world}"
+        elif len(same) > 1:
+            what = f"ranks that other processes have claimed: {phrases.by_side(same, lambda rank, claims=claims: str(claims[rank]))}"
+        else:
+            what = f"rank {claims[culprits[0]]}, which another process has claimed"
+        yield Draft(
+            say("{who} [claims|claim] {what}.", culprits, what=what),
+            culprits,
+            "Take the rank from the launcher (RANK in the environment, counted from 0) instead of computing it.",
+            {rank: stop.standings[rank].site for rank in starting},
+            phrases.besides(starting, culprits),
+            evidence=each(
+                starting,
+                lambda rank, stop=stop, claims=claims, sizes=sizes: (
+                    f"The process of rank {rank} claims rank {claims[rank]} of "
+                    f"{sizes[rank]}{phrases.at(stop.standings[rank].site)}."
+                ),
+            ),
+            kind=BAD_ENVIRONMENT if outside else DUPLICATE_RANK,
+            stop=stop,
+        )
 
 
 def _call_of(standing: Standing) -> str:
@@ -37,33 +71,100 @@ def _call_of(standing: Standing) -> str:
     return standing.event.title if standing.event is not None else "init_process_group"
 
 
-def world_too_large(standings: dict[int, Standing], starting: list[int], absent: list[int]) -> Finding:
-    sizes = {rank: _world_size(standings[rank]) for rank in starting}
+@family(WORLD_INCOMPLETE, failure=True, needs=())
+def world_incomplete(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks wait for others that never join."""
+    for stop in stops_of(snap, "DDP102"):
+        if stop.waits is Waits.STACK:
+            yield from (
+                not_started(snap, stop)
+                if stop.awaited is Awaited.ABSENT
+                else missing_by_stacks(snap, stop, WORLD_INCOMPLETE)
+            )
+        else:
+            yield _too_large(stop) if stop.awaited is Awaited.ABSENT else _never_joined(snap, stop)
+
+
+def _too_large(stop: Stop) -> Draft:
+    standings, starting, absent = stop.standings, stop.waiting, stop.gone
+    sizes = {rank: world_size(standings[rank]) for rank in starting}
     launched = len(standings)
-    wrong = [rank for rank, size in sizes.items() if size != launched] or starting
-    size = max(size or 0 for size in sizes.values())
-    return Finding(
-        WORLD_INCOMPLETE,
-        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {size} ranks, "
-        f"but {launched} were launched: {phrases.ranks(absent)} never {phrases.verb(absent, 'joins', 'join')}.",
-        tuple(wrong),
-        _rest(starting, wrong),
-        None,
-        where(standings, starting),
-        tuple(
-            f"Rank {rank} is in {_call_of(standings[rank])} with world_size={sizes[rank]}{phrases.at(standings[rank].site)}."
-            for rank in starting[:8]
-        ),
+    wrong = tuple(rank for rank, size in sizes.items() if size != launched) or starting
+    return Draft(
+        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {max(size or 0 for size in sizes.values())} "
+        f"ranks, but {launched} were launched: {phrases.ranks(absent)} never {phrases.verb(absent, 'joins', 'join')}.",
+        wrong,
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
+        {rank: standings[rank].site for rank in starting},
+        phrases.besides(starting, wrong),
+        evidence=each(
+            starting,
+            lambda rank: (
+                f"Rank {rank} is in {_call_of(standings[rank])} with world_size={sizes[rank]}"
+                f"{phrases.at(standings[rank].site)}."
+            ),
+        ),
+        stop=stop,
     )
 
 
-def _rest(ranks: Iterable[int], without: Iterable[int]) -> tuple[int, ...]:
-    left_out = set(without)
-    return tuple(rank for rank in ranks if rank not in left_out)
+def _never_joined(snap: Snapshot, stop: Stop) -> Draft:
+    standings, starting, ended = stop.standings, stop.waiting, stop.gone
+    first = standings[starting[0]]
+    call = _call_of(first)
+    return Draft(
+        f"{phrases.ranks(ended, True)} ended without joining: "
+        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in {call}.",
+        ended,
+        f"Every rank that was launched must call {call}.",
+        snap.at(ended) | {rank: standings[rank].site for rank in starting},
+        starting,
+        evidence=(
+            say("{who} [is|are] in {call}{at}.", starting, call=call, at=phrases.at(first.site)),
+            *each(
+                ended, lambda rank: f"Rank {rank} {phrases.ended(standings[rank].record.ending)} and never called it."
+            ),
+        ),
+        hint=hints.deciding_branch(snap.recording, first.path, ended=True),
+        stop=stop,
+    )
 
 
-def _was_told(record: RankRecord) -> str:
+@family(RENDEZVOUS_UNREACHABLE, WRONG_INTERFACE, failure=True)
+def unreachable(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks use different addresses, or are all at one address and do not reach each other."""
+    for stop in stops_of(snap, "DDP104", "DDP110"):
+        if stop.waits is Waits.STORE:
+            yield _stores_apart(stop)
+        else:
+            yield _addresses_differ(stop) if stop.awaited is Awaited.ELSEWHERE else _in_vain(stop)
+
+
+def _addresses_differ(stop: Stop) -> Draft:
+    standings, starting = stop.standings, stop.waiting
+    used = PerRank({rank: address_of(standings[rank].record) for rank in starting})
+    # A rank that uses the address of the launcher is not at fault.
+    moved = tuple(rank for rank in starting if _given(standings[rank].record) not in ("", used[rank]))
+    culprits = moved if moved and len(moved) < len(starting) else used.split.culprits
+    odd = culprits or used.split.odd
+    sides: dict[str, list[int]] = {}
+    for rank in starting:
+        sides.setdefault(used[rank], []).append(rank)
+    return Draft(
+        f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
+        f"from {phrases.ranks(phrases.besides(starting, odd))}.",
+        culprits,
+        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
+        {rank: standings[rank].site for rank in (*odd, *phrases.besides(starting, odd))},
+        phrases.besides(starting, odd) if culprits else (),
+        used.split.sides,
+        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        kind=RENDEZVOUS_UNREACHABLE,
+        stop=stop,
+    )
+
+
+def _given(record: RankRecord) -> str:
     """The address that the launcher set for this rank, before the script changed anything."""
     found = record.events(Environment)
     if not found or not found[0].variables.get("MASTER_ADDR"):
@@ -71,168 +172,110 @@ def _was_told(record: RankRecord) -> str:
     return f"{found[0].variables['MASTER_ADDR']}:{found[0].variables.get('MASTER_PORT')}"
 
 
-def wrong_claims(standings: dict[int, Standing], starting: list[int]) -> Finding | None:
-    """DDP103 or DDP101: processes that claim the rank of another process, or one that does not exist."""
-    claims = {rank: claim_of(standings[rank].record) for rank in starting}
-    sizes = {rank: _world_size(standings[rank]) or len(standings) for rank in starting}
-    outside = tuple(rank for rank in starting if not 0 <= claims[rank] < sizes[rank])
-    claimed = Counter(claims.values())
-    double = tuple(rank for rank in starting if claims[rank] != rank and claimed[claims[rank]] > 1)
-    culprits = outside or double
-    if not culprits:
-        return None
-    waiting = _rest(starting, culprits)
-    if outside and all(claims[rank] != rank for rank in starting):  # all of them number the ranks differently
-        culprits, waiting = tuple(starting), ()
-    told = f"claim{'s' * (len(culprits) == 1)}"
-    same = [[rank for rank in culprits if claims[rank] == claim] for claim in dict.fromkeys(map(claims.get, culprits))]
-    if outside:
-        known = {sizes[rank] for rank in culprits}
-        world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
-        summary = f"{phrases.ranks(culprits, True)} {told} a rank that does not exist in {world}."
-    elif len(same) > 1:
-        summary = (
-            f"{phrases.ranks(culprits, True)} {told} ranks that other processes have claimed: "
-            f"{phrases.by_side(same, lambda rank: str(claims[rank]))}."
-        )
-    else:
-        summary = (
-            f"{phrases.ranks(culprits, True)} {told} rank {claims[culprits[0]]}, which another process has claimed."
-        )
-    return Finding(
-        BAD_ENVIRONMENT if outside else DUPLICATE_RANK,
-        summary,
-        culprits,
-        waiting,
-        None,
-        where(standings, [*culprits, *waiting]),
-        tuple(
-            f"The process of rank {rank} claims rank {claims[rank]} of {sizes[rank]}{phrases.at(standings[rank].site)}."
-            for rank in starting[:8]
-        ),
-        "Take the rank from the launcher (RANK in the environment, counted from 0) instead of computing it.",
-    )
-
-
-def apart(standings: dict[int, Standing], starting: list[int]) -> Finding:
-    sides: dict[str, list[int]] = {}
-    for rank in starting:
-        sides.setdefault(address_of(standings[rank].record), []).append(rank)
-    found = split({rank: address_of(standings[rank].record) for rank in starting})
-    # A rank that uses the address of the launcher is not at fault.
-    moved = [
-        rank for rank in starting if _was_told(standings[rank].record) not in ("", address_of(standings[rank].record))
-    ]
-    culprits = moved if moved and len(moved) < len(starting) else list(found.culprits)
-    odd = culprits or list(found.odd)
-    rest = _rest(starting, odd)
-    tied = () if culprits else found.sides
-    return Finding(
-        RENDEZVOUS_UNREACHABLE,
-        f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
-        f"from {phrases.ranks(rest)}.",
-        tuple(culprits),
-        () if tied else rest,
-        None,
-        where(standings, [*odd, *rest]),
-        (
-            *(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
-            *phrases.undecided(tied),
-        ),
-        "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
-        sides=tied,
-    )
-
-
-def never_joined(
-    recording: Recording, standings: dict[int, Standing], starting: list[int], ended: list[int]
-) -> Finding:
-    call = _call_of(standings[starting[0]])
-    return Finding(
-        WORLD_INCOMPLETE,
-        f"{phrases.ranks(ended, True)} ended without joining: "
-        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in {call}.",
-        tuple(ended),
-        tuple(starting),
-        None,
-        where(standings, [*ended, *starting]),
-        (
-            f"{phrases.ranks(starting, True)} {phrases.verb(starting, 'is', 'are')} in {call}{phrases.at(standings[starting[0]].site)}.",
-            *(f"Rank {rank} {phrases.ended(standings[rank].record.ending)} and never called it." for rank in ended[:8]),
-        ),
-        f"Every rank that was launched must call {call}.",
-        hint=hints.deciding_branch(recording, standings[starting[0]].path, ended=True),
-    )
-
-
-def unreachable(
-    recording: Recording, standings: dict[int, Standing], waits: dict[int, Wait], patience: float
-) -> Finding | None:
-    """DDP104 or DDP110: all ranks are in init_process_group with the same address, and it does not complete."""
-    starting = [rank for rank, s in standings.items() if s.state is RankState.STARTING]
-    if len(starting) < len(standings) or not starting:
-        return None
-    came = [event.began_ns for rank in starting if (event := standings[rank].event) is not None]
-    needed = max(patience, 3.0, knocks_within((max(came, default=0) - min(came, default=0)) / 1e9))
-    if any(
-        waits[rank].missing or standings[rank].record.process.still_s < needed for rank in starting if rank in waits
-    ):
-        return None
-    address = address_of(standings[starting[0]].record)
-    unknown = [rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output)]
-    culprits = tuple(unknown or starting)
-    others = _rest(starting, culprits)
-    return Finding(
-        WRONG_INTERFACE if unknown else RENDEZVOUS_UNREACHABLE,
-        f"All ranks are blocked in the rendezvous at {address}: "
+def _in_vain(stop: Stop) -> Draft:
+    """All ranks are in init_process_group with the same address, and it does not complete."""
+    standings, starting = stop.standings, stop.waiting
+    unknown = tuple(rank for rank in starting if _UNKNOWN_HOST.search(standings[rank].record.output))
+    culprits = unknown or starting
+    return Draft(
+        f"All ranks are blocked in the rendezvous at {address_of(standings[starting[0]].record)}: "
         + ("the host name cannot be resolved." if unknown else "they cannot reach each other."),
         culprits,
-        others,
-        None,
-        where(standings, [*culprits, *others]),
-        tuple(
-            f"Rank {rank} is in {_call_of(standings[rank])}{phrases.at(standings[rank].site)}." for rank in starting[:8]
-        ),
         "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
+        {rank: standings[rank].site for rank in starting},
+        phrases.besides(starting, culprits),
+        evidence=each(
+            starting, lambda rank: f"Rank {rank} is in {_call_of(standings[rank])}{phrases.at(standings[rank].site)}."
+        ),
+        kind=WRONG_INTERFACE if unknown else RENDEZVOUS_UNREACHABLE,
         certainty="timed",
+        stop=stop,
     )
 
 
-def stale_address(recording: Recording) -> Finding | None:
-    """DDP105: a rank was refused at the address of one that has not joined yet: an earlier run left the address there."""
-    for rank, record in sorted(recording.ranks.items()):
-        told = record.events(InitProcessGroup, state="failed")
-        if not told or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
-            continue
-        late = [
-            other
-            for other, one in sorted(recording.ranks.items())
-            if not any(start.began_ns < told[-1].ended_ns for start in _since(one, told[-1]))
-        ]
-        if not late:
-            continue
-        site = told[-1].site
-        return Finding(
-            STALE_STORE,
+def _stores_apart(stop: Stop) -> Draft:
+    """All ranks are blocked creating a store, apparently each its own."""
+    ranks = stop.waiting
+    made = PerRank({rank: store for rank in ranks if (store := store_of(stop.standings[rank])) is not None})
+    ports = made.of(lambda store: store.port).split
+    masters = [rank for rank in ranks if made[rank].is_master]
+    others = phrases.besides(ranks, ports.culprits)
+    tied = ports.differs and not ports.culprits
+    return Draft(
+        f"{phrases.ranks(ranks, True)} are blocked creating a store{phrases.at(made[ranks[0]].site)} and do not connect "
+        "to each other" + (": they use different ports." if ports.differs else "."),
+        ports.culprits,
+        "Give all ranks the same address and port: take MASTER_ADDR and MASTER_PORT from the launcher (init_method='env://'), or "
+        "let one rank choose a free port and send it to the others.",
+        {rank: made[rank].site for rank in (*ports.culprits, *others)},
+        () if tied else others,
+        ports.sides if tied else (),
+        (
+            *each(ranks, lambda rank: f"Rank {rank}: TCPStore at {made[rank].address}."),
+            say("{who} [is|are] to listen there (is_master=True).", masters)
+            if masters
+            else "No rank is to listen there (is_master=True).",
+        ),
+        kind=RENDEZVOUS_UNREACHABLE,
+        certainty="proven" if ports.differs or not masters else "likely",
+        stop=stop,
+    )
+
+
+@rule("DDP105", "stale-store", failure=True)
+def stale_store(snap: Snapshot) -> Iterable[Draft]:
+    """A rank was refused at the address of one that has not joined yet: an earlier run left the address there."""
+    for stop in stops_of(snap, "DDP105"):
+        found = stale_start(snap.recording)
+        assert found is not None
+        rank, start, late = found
+        ending = snap.ranks[rank].ending
+        said = ending.message.strip().splitlines() if ending is not None else []
+        yield Draft(
             f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
             f"before {phrases.verb(late, 'it', 'they')} joined.",
             (rank,),
-            tuple(late),
-            None,
-            ((rank, site),) if site != NO_SITE else (),
-            (
-                f"Rank {rank}: {shortened(record.ending.message.strip().splitlines()[0], 200)}.",
+            "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
+            {rank: start.site},
+            late,
+            evidence=(
+                *(f"Rank {rank}: {shortened(line, 200)}." for line in said[:1]),
                 f"{phrases.ranks(late, True)} had not called init_process_group then.",
             ),
-            "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
+            stop=stop,
         )
-    return None
 
 
-def _since(record: RankRecord, failed: InitProcessGroup) -> list[InitProcessGroup]:
-    """A rank's starts that may be the counterpart of one that failed: not those that ended before it began."""
-    return [s for s in record.events(InitProcessGroup) if s.state == "open" or s.ended_ns >= failed.began_ns]
+@family(DUPLICATE_RANK, after=("DDP707",), refines=("DDP102", "DDP104", "DDP110", "DDP312"), failure=True)
+def same_rank_twice(snap: Snapshot) -> Iterable[Draft]:
+    """Two processes claim the same rank."""
+    starts = PerRank(inits(snap.recording))
+    claims = starts.of(lambda start: start.rank)
+    double = {number: [rank for rank in claims if claims[rank] == number] for number in sorted(set(claims.values()))}
+    double = {number: ranks for number, ranks in double.items() if len(ranks) > 1}
+    if not double:
+        return
+    number, ranks = next(iter(double.items()))
+    culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if rank != one))
+    claimed = [one for one, claimants in double.items() if set(claimants) - {one}]
+    for finding in snap.found("DDP102", "DDP104", "DDP110", "DDP312"):
+        yield Draft(
+            f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
+            f"init_process_group with rank={' and '.join(map(str, claimed[:4]))}.",
+            culprits,
+            "Take the rank from the launcher (RANK in the environment) instead of computing it.",
+            starts,
+            phrases.besides(sorted(starts), culprits),
+            evidence=each(starts, lambda rank: f"Rank {rank} joined as rank {starts[rank].rank}."),
+            instead=finding,
+        )
 
 
-_REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
-_UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
+@family(after=("DDP103",), refines=("DDP102", "DDP104", "DDP108", "DDP110"), failure=True, gives=("DDP106",))
+def other_backend(snap: Snapshot) -> Iterable[Draft]:
+    """The ranks use different backends."""
+    better = backends.find(snap.recording)
+    if better is None:
+        return
+    for finding in snap.found("DDP102", "DDP104", "DDP108", "DDP110"):
+        yield explained(finding, better)

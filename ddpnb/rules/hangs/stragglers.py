@@ -2,55 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ddpnb.facts.compilations import WARM_UP, described
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.waits import Wait
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.standings import Standing, compiles
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import Compilation
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.rules.hangs import blocked
+from ddpnb.rules.hangs.stack_lines import caveats
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import ERROR, Draft, each, family
 
 STRAGGLER = FindingType("DDP315", "straggler", severity="note")
 LATE = "This is no error yet: find out what the late rank does that the others do not."
 LATE_COMPILER = f"This is no error, unless the time-out of the group fires first. {WARM_UP}"
 
 
-def find(standing: dict[int, Standing], found_waits: dict[int, Wait], taken_ns: int) -> list[Finding]:
-    """A note on the ranks that others wait for.
-
-    Args:
-        standing: where each rank is.
-        found_waits: what each waiting rank waits for.
-        taken_ns: when this was recorded.
-    """
-    late = sorted(
-        {
-            rank
-            for wait in found_waits.values()
-            for rank in wait.missing
-            if rank in standing and (standing[rank].state is RankState.COMPUTING or standing[rank].elsewhere)
-        }
-    )
+@family(STRAGGLER, after=(ERROR,), needs=("calls",))
+def straggler(snap: Snapshot) -> Iterable[Draft]:
+    """Others wait for ranks that compute, or that are blocked elsewhere and may continue."""
+    standings = snap.standings
+    away = {rank for rank, one in standings.items() if one.state is RankState.COMPUTING or one.elsewhere}
+    late = sorted({rank for wait in snap.waits.values() for rank in wait.missing} & away)
     if not late:
-        return []
-    waiting = sorted(rank for rank, wait in found_waits.items() if wait.missing & set(late))
-    call = found_waits[waiting[0]].standing.call
-    compiling = all(standing[rank].record.compiling is not None for rank in late)
-    compiles = f", where {phrases.verb(late, 'it compiles', 'they compile')}" if compiling else ""
-    return [
-        Finding(
-            STRAGGLER,
-            f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
-            f"{phrases.at(standing[late[0]].site)}{compiles}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
-            tuple(late),
-            tuple(waiting),
-            call,
-            tuple((rank, standing[rank].site) for rank in [*late, *waiting]),
-            (*(_doing(standing[rank], taken_ns) for rank in late[:8]), *_compiled(standing, late, waiting)),
-            LATE_COMPILER if compiling else LATE,
-        )
-    ]
+        return
+    waiting = sorted(rank for rank, wait in snap.waits.items() if not wait.missing.isdisjoint(late))
+    compiling = all(standings[rank].record.compiling is not None for rank in late)
+    compiles_now = f", where {phrases.verb(late, 'it compiles', 'they compile')}" if compiling else ""
+    yield Draft(
+        f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
+        f"{phrases.at(standings[late[0]].site)}{compiles_now}; {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
+        late,
+        LATE_COMPILER if compiling else LATE,
+        snap.at((*late, *waiting)),
+        waiting,
+        evidence=(
+            *each(late, lambda rank: _doing(standings[rank], snap.recording.taken_ns)),
+            *_compiled(snap, late, waiting),
+        ),
+        collective=standings[waiting[0]].call,
+    )
 
 
 def _doing(one: Standing, taken_ns: int) -> str:
@@ -59,15 +54,42 @@ def _doing(one: Standing, taken_ns: int) -> str:
     return f"Rank {one.rank} is {'computing' if one.state is RankState.COMPUTING else blocked.outside([one])}."
 
 
-def _compiled(standing: dict[int, Standing], late: list[int], waiting: list[int]) -> list[str]:
+def _compiled(snap: Snapshot, late: Sequence[int], waiting: Sequence[int]) -> list[str]:
     """How the first of the waiting ranks compiled what a late one is compiling."""
-    now = next((one for rank in late if (one := standing[rank].record.compiling) is not None), None)
+    now = next((one for rank in late if (one := snap.ranks[rank].compiling) is not None), None)
     if now is None:
         return []
-    same = (
-        (rank, one) for rank in waiting for one in standing[rank].record.events(Compilation) if one.site == now.site
-    )
+    same = ((rank, one) for rank in waiting for one in snap.ranks[rank].events(Compilation) if one.site == now.site)
     done = {rank: one for rank, one in same if one.part == now.part and one.number <= now.number}
     return [f"Rank {rank} {described(one)}" for rank, one in sorted(done.items())[:1]] or [
         f"{phrases.ranks(waiting, True)} did not compile it."
     ]
+
+
+@family(STRAGGLER, after=(ERROR,), needs=("stacks",))
+def straggler_by_stacks(snap: Snapshot) -> Iterable[Draft]:
+    """Others wait, as their stacks show, and these ranks move."""
+    for stop in stops_of(snap, "DDP315"):
+        standings, moving, waiting = stop.standings, stop.gone, stop.waiting
+        first = standings[waiting[0]]
+        inside = [rank for rank in moving if compiles(standings[rank].record)]
+        yield Draft(
+            f"{phrases.ranks(moving, True)} {phrases.verb(moving, 'is a straggler', 'are stragglers')}"
+            f"{phrases.at(standings[moving[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} "
+            f"in {first.function}{phrases.at(first.site)}.",
+            moving,
+            LATE_COMPILER if len(inside) == len(moving) else LATE,
+            {rank: standings[rank].site for rank in (*moving, *waiting)},
+            waiting,
+            evidence=(
+                *each(
+                    moving,
+                    lambda rank, standings=standings, inside=inside: (
+                        f"Rank {rank} "
+                        f"{'is inside of torch.compile' if rank in inside else 'still moves'}{phrases.at(standings[rank].site)}."
+                    ),
+                ),
+                *caveats(snap, stop),
+            ),
+            certainty="likely",
+        )

@@ -2,84 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from ddpnb.facts.departures import Departure, calls_like
 from ddpnb.facts.paths.partings import parting
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call, Site
-from ddpnb.model.collectives import Collective
+from ddpnb.model.calls import Call
 from ddpnb.model.events.data import LoaderSeen
-from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.data.batches import uneven_shards
+from ddpnb.rules.hangs.collective_missing import ended_lines, how_ended, places
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import Draft, rule
+
 
 # A rank that left a loop is in other micro-batches than the others from there on.
-UNEVEN_ITERATIONS = FindingType("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True)
+@rule("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True, failure=True, needs=("calls",))
+def uneven_iterations(snap: Snapshot) -> Iterable[Draft]:
+    """A loop of which some ranks ran fewer iterations."""
+    for stop in stops_of(snap, "DDP308"):
+        if stop.left is not None:
+            yield (
+                _of_calls(snap.recording, stop, stop.left)
+                if stop.collective
+                else _ended(snap.recording, stop, stop.left)
+            )
 
 
-def fewer_batches(recording: Recording, ranks: Sequence[int]) -> bool:
-    """Whether the loaders counted fewer batches on one of these ranks."""
-    finding = uneven_shards(recording, stopped=True)
-    return finding is not None and not set(finding.culprits).isdisjoint(ranks)
-
-
-def calls_like(record: RankRecord, call: Call) -> int:
-    """How many calls a rank has made from the line of a call, in its group."""
-    return sum(1 for c in record.calls if c.site == call.site and c.group.key == call.group.key)
-
-
-def uneven_calls(
-    recording: Recording, collective: Collective, sides: tuple[tuple[int, ...], tuple[int, ...]]
-) -> Finding:
-    gone, inside = sides
+def _of_calls(recording: Recording, stop: Stop, left: Departure) -> Draft:
+    """Of ranks that are in another call, after the loop."""
+    collective, gone = stop.collective, left.ranks
+    assert collective is not None
+    (inside,) = (side for side in collective.sides if side != gone)
     mine, theirs = collective.calls[gone[0]], collective.calls[inside[0]]
-    records = [recording.ranks[side[0]] for side in (gone, inside)]
-    made = [sum(1 for c in record.calls if c.site == theirs.site) for record in records]
-    places = collective.sites((*gone, *inside))
-    is_, are = phrases.verb(gone, "is", "are"), phrases.verb(inside, "is", "are")
-    evidence = [
-        f"{phrases.ranks(inside, True)} {are} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
-        f"call number {made[1]}{' or later' if records[1].forgotten else ''} at that line.",
-        f"{phrases.ranks(gone, True)} made {phrases.calls(records[0], made[0])} at that line and "
-        f"{is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
-    ]
-    what = f"{is_} in {mine.op}{phrases.at(mine.site)} after {phrases.calls(records[0], made[0])} at {theirs.site}"
-    return uneven_iterations(recording, gone, inside, what, theirs, places, evidence)
+    record, other = recording.ranks[gone[0]], recording.ranks[inside[0]]
+    made = phrases.calls(record, _from_line(record, theirs))
+    is_ = phrases.verb(gone, "is", "are")
+    return _draft(
+        recording,
+        stop,
+        (gone, inside),
+        f"{is_} in {mine.op}{phrases.at(mine.site)} after {made} at {theirs.site}",
+        theirs,
+        at={rank: collective.calls[rank].site for rank in (*gone, *inside)},
+        evidence=(
+            f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'is', 'are')} in {phrases.in_call(theirs)}{phrases.at(theirs.site)}, "
+            f"call number {_from_line(other, theirs)}{' or later' if other.forgotten else ''} at that line.",
+            f"{phrases.ranks(gone, True)} made {made} at that line and {is_} in {phrases.in_call(mine)}{phrases.at(mine.site)}.",
+        ),
+    )
 
 
-def uneven_iterations(
-    recording: Recording,
-    gone: tuple[int, ...],
-    inside: tuple[int, ...],
-    what: str,
-    call: Call,
-    where: tuple[tuple[int, Site], ...],
-    evidence: list[str],
-) -> Finding:
-    """The finding for a loop of which some ranks ran fewer iterations.
+def _from_line(record: RankRecord, call: Call) -> int:
+    return sum(1 for one in record.calls if one.site == call.site)
 
-    Args:
-        recording: what is known.
-        gone: these ranks.
-        inside: the ranks that are blocked in one more.
-        what: what ``gone`` did, from the verb on.
-        call: what ``inside`` are blocked in.
-        where: the ranks' places.
-        evidence: what was observed.
-    """
-    known = parting(recording, gone, inside)
-    return Finding(
-        UNEVEN_ITERATIONS,
-        f"{phrases.ranks(gone, True)} {what}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} "
-        f"blocked in one more {call.op}{phrases.at(call.site)}.",
-        gone,
-        inside,
+
+def _ended(recording: Recording, stop: Stop, left: Departure) -> Draft:
+    """Of ranks that ended, after the loop."""
+    call = stop.calls[stop.first]
+    counts = {rank: calls_like(recording.ranks[rank], call) for rank in stop.gone}
+    return _draft(
+        recording,
+        stop,
+        (stop.gone, stop.waiting),
+        f"{how_ended(recording, stop.gone)} after {_counted(recording, counts)} at {call.site}",
         call,
-        where,
-        tuple(evidence),
+        at=places(stop),
+        evidence=ended_lines(recording, stop),
+        proven=left.counted,
+    )
+
+
+def _counted(recording: Recording, made: Mapping[int, int]) -> str:
+    """How many calls each rank made from one line."""
+    words = {rank: phrases.calls(recording.ranks[rank], count) for rank, count in made.items()}
+    sides = [[rank for rank in words if words[rank] == text] for text in dict.fromkeys(words.values())]
+    return words[sides[0][0]] if len(sides) == 1 else f"{phrases.by_side(sides, words.__getitem__)},"
+
+
+def _draft(
+    recording: Recording,
+    stop: Stop,
+    sides: tuple[tuple[int, ...], tuple[int, ...]],
+    did: str,
+    call: Call,
+    *,
+    proven: bool = False,
+    **more: object,
+) -> Draft:
+    """The Draft for ranks that left a loop, and those that are blocked in one more call."""
+    gone, inside = sides
+    known = parting(recording, gone, inside)
+    return Draft(
+        f"{phrases.ranks(gone, True)} {did}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} blocked in one more "
+        f"{call.op}{phrases.at(call.site)}.",
+        gone,
         _remedy([recording.ranks[rank] for rank in (*gone, *inside)], known),
-        certainty="proven" if known is not None and known.left_loop(gone) else "likely",
+        waiting=inside,
+        collective=call,
+        certainty="proven" if proven or (known is not None and known.left_loop(gone)) else "likely",
+        stop=stop,
+        **more,  # type: ignore[arg-type]
     )
 
 

@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.standings import standings
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.causes.refine import refine
 from ddpnb.rules.finding_types import type_of
-from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, line, record, signature
+from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, line, record, refined, signature
 from tests.rules.training import NET, tensor
 
 WRAPPED, STEP = line(3), line(9)
@@ -47,13 +45,13 @@ def test_what_no_rule_is_for_stays_as_it_is():
     taken = record(Rank(0, 2).finishes(), Rank(1, 2).finishes())
     for code in ("DDP302", "DDP301", "DDP312", "DDP313", "DDP311", "DDP102"):
         finding = Finding(type_of(code), "x", (0,), (1,))
-        assert refine(taken, standings(taken), finding, 10.0) is finding
+        assert refined(taken, finding) is finding
 
 
 def test_ranks_that_are_in_no_recording_harm_nobody():
     taken = record(Rank(0, 2).waits("all_reduce", STEP))
     for code in ("DDP302", "DDP301", "DDP308", "DDP313", "DDP314", "DDP102", "DDP104", "DDP108"):
-        assert refine(taken, standings(taken), Finding(type_of(code), "x", (7,), (0,)), 10.0).code == code
+        assert refined(taken, Finding(type_of(code), "x", (7,), (0,))).code == code
 
 
 # -- mismatches: DDP403, DDP404, DDP416, DDP310
@@ -586,7 +584,7 @@ def test_what_is_refined_keeps_its_collective():
     call = replace(record(Rank(0).waits("all_reduce", STEP)).ranks[0].calls[0], signature=signature("barrier"))
     taken = record(Rank(0, 2).waits("barrier", STEP), Rank(1, 2).finishes())
     finding = Finding(type_of("DDP301"), "x", (1,), (0,), call)
-    assert refine(taken, standings(taken), finding, 10.0).collective is call
+    assert refined(taken, finding).collective is call
 
 
 @pytest.mark.parametrize("odd", [0, 1])

@@ -4,13 +4,14 @@ import signal
 
 import pytest
 
-from ddpnb.facts.standings import standings
-from ddpnb.facts.waits import waits
+from ddpnb.facts.endings import is_consequence, is_fence_stop
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import failures
 from ddpnb.model.calls import NO_SITE, CallState
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.hangs.endings import find, is_consequence, is_fence_stop
+from ddpnb.rules.hangs.endings import endings
 from tests.rules.recordings import TORCH_FRAME, Rank, diagnose, line, record
 
 CLOSED = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:544] Connection closed by peer [127.0.0.1]:4242"
@@ -21,8 +22,9 @@ URLOPEN = Frame("/usr/lib/python3.11/urllib/request.py", 1351, "do_open", user=F
 
 
 def findings(*ranks: Rank) -> list[Finding]:
-    recording = record(*ranks)
-    return find(recording, waits(recording, standings(recording), 10.0))
+    snap = Snapshot(record(*ranks))
+    vars(snap)["stops"] = tuple(failures(snap.recording, snap.standings, snap.waits))
+    return [draft.finding([]) for draft in endings(snap)]
 
 
 def lost_peer(rank: int, world: int = 4, message: str = CLOSED) -> Rank:

@@ -2,21 +2,20 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.facts.mismatches import first_mismatch
 from ddpnb.model.calls import CallState, Signature
 from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import Frame
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.rules.hangs.mismatch import explain, first_mismatch
-from tests.rules.recordings import FILE, Rank, Script, group, line, record
+from tests.rules.recordings import FILE, Rank, Script, failures, group, line, record
 
 FENCED = CallState.FENCED
 
 
 def finding(recording: Recording) -> Finding:
-    found = first_mismatch(recording)
-    assert found is not None
-    return explain(recording, found)
+    (found,) = failures(recording)
+    return found
 
 
 def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.facts.init_facts import wrong_claims
 from ddpnb.facts.standings import standings
 from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.hangs.startup import wrong_claims
 from tests.rules.recordings import Rank, Script, diagnose, group, line, record
 
 INIT = line(5)
@@ -72,13 +72,13 @@ def test_a_numbering_that_begins_with_one_is_everybodys_mistake():
 def test_ranks_in_another_order_than_the_launchers_are_legal():
     """Every rank is claimed once: torch does not mind."""
     taken = record(*claiming(3, 2, 1, 0))
-    assert wrong_claims(standings(taken), [0, 1, 2, 3]) is None
+    assert wrong_claims(standings(taken), [0, 1, 2, 3]) == ()
     assert diagnose(taken).findings == ()
 
 
 @pytest.mark.parametrize("claim", [None, "x", [], float("nan")])
 def test_a_claim_that_makes_no_sense_is_the_ranks_own(claim):
-    assert wrong_claims(standings(record(*claiming(0, claim))), [0, 1]) is None
+    assert wrong_claims(standings(record(*claiming(0, claim))), [0, 1]) == ()
 
 
 def test_a_claim_from_the_environment_is_text():
@@ -86,7 +86,7 @@ def test_a_claim_from_the_environment_is_text():
 
 
 def test_a_world_of_a_size_that_makes_no_sense():
-    assert wrong_claims(standings(record(*claiming(0, 1, world_size="many"))), [0, 1]) is None
+    assert wrong_claims(standings(record(*claiming(0, 1, world_size="many"))), [0, 1]) == ()
 
 
 # -- DDP102: ranks that never came

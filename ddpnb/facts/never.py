@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ddpnb.facts.children import never_answer
 from ddpnb.facts.standings import Standing
 from ddpnb.facts.waits import stuck, waits
 from ddpnb.model import phrases
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.hangs import workers
 
 _PROVEN = float("inf")  # as patience
 
@@ -24,7 +24,7 @@ def marked(recording: Recording, standings: Mapping[int, Standing]) -> dict[int,
     found = {
         rank: replace(one, never=why)
         for rank, one in standings.items()
-        if one.state is RankState.BLOCKED and (why := workers.never_answer(one.record))
+        if one.state is RankState.BLOCKED and (why := never_answer(one.record))
     }
     held = _held_up(recording, {**standings, **found})
     return {**standings, **found, **held}

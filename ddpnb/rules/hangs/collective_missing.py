@@ -1,0 +1,370 @@
+"""DDP301: ranks that did not make a call in which others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ddpnb.facts.departures import Left, calls_like
+from ddpnb.facts.reported_calls import calls_known, first_call_of, last_call, members_known, overwritten
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import Awaited, Stop, Waits
+from ddpnb.model import phrases
+from ddpnb.model.calls import UNNAMED, Call, Site
+from ddpnb.model.collectives import call_in
+from ddpnb.model.events.models import ModelWrapped
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.causes.parted_in_library import parted
+from ddpnb.rules.hangs.stack_lines import missing_by_stacks
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import ERROR, Draft, each, family, say
+from ddpnb.source.paths import parting, path_to
+from ddpnb.texts import shortened
+
+MISSING = FindingType("DDP301", "collective-missing", ways_part=True)
+TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
+
+
+@family(MISSING, failure=True, needs=())
+def collective_missing(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks skipped a call in which others wait, or made one too many."""
+    for stop in stops_of(snap, "DDP301"):
+        if stop.waits is Waits.CALLS:
+            yield _of_calls(stop)
+        elif stop.waits is Waits.STACK:
+            yield from missing_by_stacks(snap, stop, MISSING)
+        elif stop.awaited is Awaited.SILENT:
+            yield from silent(snap.recording, stop)
+        elif stop.awaited is Awaited.ENDED:
+            yield _ended(snap.recording, stop)
+        else:
+            yield _in_groups(stop)
+
+
+def _of_calls(stop: Stop) -> Draft:
+    """One side skipped the call of the other, or made one more; in a tie either may have."""
+    collective, left = stop.collective, stop.left
+    assert collective is not None and left is not None
+    where = {rank: call.site for rank, call in collective.calls.items()}
+    if left.how is Left.EITHER:
+        sides = collective.sides
+        lines = [_is_in(side, collective.calls[side[0]]) for side in sides]
+        return Draft(
+            f"{lines[0]}, {lines[1][:1].lower()}{lines[1][1:]}: one side skipped the call of the other.",
+            remedy=TOGETHER,
+            at={rank: where[rank] for side in sides for rank in side},
+            sides=sides,
+            collective=collective.calls[sides[0][0]],
+            certainty="likely",
+            stop=stop,
+        )
+    culprits = left.ranks
+    (waiting,) = (side for side in collective.sides if side != culprits)
+    mine, theirs = collective.calls[culprits[0]], collective.calls[waiting[0]]
+    extra = left.how is Left.EXTRA
+    (one, call), (other, later) = (
+        ((culprits, mine), (waiting, theirs)) if extra else ((waiting, theirs), (culprits, mine))
+    )
+    return Draft(
+        f"Only {phrases.ranks(culprits)} called the {mine.op}{phrases.at(mine.site)}: {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} already in {theirs.op}{phrases.at(theirs.site)}."
+        if extra
+        else f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
+        f"in {mine.op}{phrases.at(mine.site)}.",
+        culprits,
+        TOGETHER,
+        where,
+        waiting,
+        evidence=(
+            f"{_is_in(one, call)}.",
+            f"{_is_in(other, later)}, the same sequence number (seq {later.seq}) of {later.group}.",
+            *left.evidence,
+        ),
+        kind=replace(MISSING, extra_call=extra),
+        collective=theirs,
+        certainty="likely",
+        hint=left.hint,
+        stop=stop,
+    )
+
+
+def _is_in(ranks: Sequence[int], call: Call) -> str:
+    return say("{who} [is|are] in {call}{at}", ranks, call=phrases.in_call(call), at=phrases.at(call.site))
+
+
+def _ended(recording: Recording, stop: Stop) -> Draft:
+    """Ranks that finished while others wait for them."""
+    waiting, missing = stop.waiting, stop.gone
+    call, site = stop.calls[stop.first], stop.standings[stop.first].site
+    return Draft(
+        f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
+        f"{phrases.ranks(waiting)} {phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(site)}: "
+        f"{phrases.verb(missing, 'it', 'they')} {how_ended(recording, missing)}.",
+        missing,
+        "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
+        places(stop),
+        waiting,
+        evidence=ended_lines(recording, stop),
+        collective=call,
+        hint=stop.left.hint if stop.left is not None else None,
+        stop=stop,
+    )
+
+
+def places(stop: Stop) -> dict[int, Site]:
+    """Where the ranks of a stop are: those that are gone, then those that wait."""
+    named = (*stop.gone, *stop.waiting)
+    return {rank: stop.standings[rank].site for rank in named if rank in stop.standings}
+
+
+def how_ended(recording: Recording, ranks: Sequence[int]) -> str:
+    """``finished``; ``ended`` if one of them did not end well."""
+    well = all((ending := recording.ranks[rank].ending) is not None and ending.well for rank in ranks)
+    return "finished" if well else "ended"
+
+
+def ended_lines(recording: Recording, stop: Stop) -> tuple[str, ...]:
+    """Where the others wait, and after how many calls ranks ended."""
+    call = stop.calls[stop.first]
+    return (
+        say(
+            "{who} [is|are] in {call}{at}.",
+            stop.waiting,
+            call=phrases.in_call(call),
+            at=phrases.at(stop.standings[stop.first].site),
+        ),
+        *each(stop.gone, lambda rank: _ended_after(recording.ranks[rank], call)),
+    )
+
+
+def _ended_after(record: RankRecord, call: Call) -> str:
+    """How many collectives of the group a rank called before it ended, and how many of them at the line of ``call``."""
+    text = f"Rank {record.rank} {phrases.ended(record.ending)}"
+    made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
+    there = calls_like(record, call)
+    if not record.forgotten:
+        lines = f", {there} of them at that line" if made else ""
+        return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group{lines}."
+    lines = f", at least {there} of them at that line" if there else ""  # none among the recorded calls: no number
+    return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
+
+
+def _in_groups(stop: Stop) -> Draft:
+    """Of ranks that wait for each other in several groups: one skipped a call."""
+    assert stop.left is not None
+    calls, culprits = stop.calls, stop.left.ranks
+    mine = calls[culprits[0]]
+    call = calls[stop.left.past]
+    waiting = phrases.besides(stop.waiting, culprits)
+    inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
+    return Draft(
+        f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
+        f"{phrases.verb(inside, 'is', 'are')} blocked in{phrases.at(call.site)}: "
+        f"{phrases.verb(culprits, 'it is', 'they are')} in {mine.op}{phrases.at(mine.site)}.",
+        culprits,
+        "Call every collective of a group on all of its members.",
+        places(stop),
+        waiting,
+        evidence=call_lines(stop),
+        collective=call,
+        certainty="likely",
+        hint=stop.left.hint,
+        stop=stop,
+    )
+
+
+def call_lines(stop: Stop) -> tuple[str, ...]:
+    """In which call each rank is; at a line to which several callers lead, with the line of the caller."""
+    calls, callers = stop.calls, dict[Site, set[str]]()
+    for call in calls.values():
+        callers.setdefault(call.site, set()).add(call.site.via)
+
+    def line(rank: int) -> str:
+        call = calls[rank]
+        via = f", called at {call.site.via}" if call.site.via and len(callers[call.site]) > 1 else ""
+        return f"Rank {rank} is in {phrases.in_call(call)}{phrases.at(stop.standings[rank].site)}{via}."
+
+    return each(sorted(calls), line)
+
+
+# -- of reports
+
+
+def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
+    """Ranks that others waited for, and that made no call, raised nothing and did not end as far as a report says.
+
+    Ranks whose calls of that group the report holds are at fault. Otherwise it is one of those that do not occur in it;
+    they are named only where they are fewer than those that wait.
+    """
+    standings = stop.standings
+    chosen = first_call_of(standings, stop.waits_for, stop.waiting)
+    if chosen is None:
+        return
+    call, inside, missing = chosen
+    seen = [rank for rank in missing if calls_known(recording.ranks.get(rank), call)]
+    unseen = sorted(set(missing) - set(seen))
+    few = len(unseen) < len(inside) or (len(unseen) == 1 and members_known(recording, call))
+    culprits = seen or (unseen if few else [])
+    lost = overwritten(recording, call, seen, inside[0])
+    own = standings[inside[0]].call or call
+    call = lost if lost is not None else call
+    waited_s = recording.report.waited_s if recording.report is not None else 0.0
+    who, at = phrases.ranks(culprits or unseen), phrases.at(standings[inside[0]].site)
+    were = phrases.verb(inside, "was", "were")
+    if lost is not None:
+        summary = (
+            f"{phrases.ranks(culprits, True)} did not call {_named(call)} of {call.group}: {phrases.ranks(inside)} {were} blocked in "
+            f"{_named(own)}{at}, a later one."
+        )
+    elif culprits:
+        summary = f"{phrases.ranks(culprits, True)} did not call the {_named(call)} that {phrases.ranks(inside)} {were} blocked in{at}."
+    else:
+        summary = (
+            f"{phrases.ranks(inside, True)} {were} blocked in {_named(call)}{at}: these files show no call of {who}."
+        )
+    # Those that wait elsewhere for a rank that waits here.
+    rest = sorted(set(stop.waiting) - set(inside) - set(culprits))
+    what = "send" if call.op != "send" else "receive"
+    has = phrases.verb(culprits, "has", "have")
+    if call.is_p2p:
+        remedy = f"Match it with a {what} of the same peer and tag on {who}."
+    elif culprits:
+        remedy = (
+            "Call it on all ranks or on none: look at the condition or the loop around it, with the values that "
+            f"{who} {has}."
+        )
+    elif len(unseen) == 1:
+        remedy = f"Find out whether it is {who} or another rank that did not call it."
+    else:
+        remedy = f"Find out which of {who} did not call it: on the others it timed out too."
+    theirs = phrases.verb(culprits or unseen, "its output and its stack", "their output and their stacks")
+    yield Draft(
+        summary,
+        culprits,
+        f"{remedy} What {who} did instead is not in these files: {theirs} (py-spy dump --pid PID) say it.",
+        {rank: standings[rank].site for rank in (*culprits, *inside, *rest) if rank in standings},
+        (*inside, *rest),
+        evidence=(
+            _waited(inside, own, waited_s) + at + "." + _before(recording, inside[0], own, lost),
+            *each(seen, lambda rank: last_call(recording.ranks[rank], call)),
+            *_unseen(recording, unseen),
+            *each(
+                [rank for rank in rest if rank in stop.calls],
+                lambda rank: (
+                    f"Rank {rank} was in {phrases.in_call(stop.calls[rank])}{phrases.at(standings[rank].site)}."
+                ),
+            ),
+        ),
+        collective=call,
+        certainty="timed" if seen and waited_s and lost is None else "likely",
+        stop=stop,
+    )
+
+
+def _waited(inside: Sequence[int], own: Call, waited_s: float) -> str:
+    long = f" for {waited_s:.0f} s" if waited_s >= 1 else f" for {waited_s:.2g} s" if waited_s else ""
+    return f"{phrases.ranks(inside, True)} waited in {phrases.in_call(own)}{long}"
+
+
+def _before(recording: Recording, rank: int, own: Call, lost: Call | None) -> str:
+    """What is not known of the calls before."""
+    if lost is None:
+        return ""
+    if recording.ranks[rank].partial:
+        return f" These files show none of the calls #{lost.seq} to #{own.seq - 1}."
+    return f" Its dump begins there: #{lost.seq} to #{own.seq - 1} were overwritten."
+
+
+def _unseen(recording: Recording, ranks: Sequence[int]) -> list[str]:
+    mentioned = {rank for rank in ranks if rank in recording.ranks and recording.ranks[rank].mentioned}
+    found = [
+        say("{who} [occurs|occur] {how}.", some, how=how)
+        for some, how in (
+            (sorted(mentioned), "in these files, but no call of this group"),
+            ([rank for rank in ranks if rank not in mentioned], "in none of these files"),
+        )
+        if some
+    ]
+    ended = {rank: recording.ranks[rank].ending for rank in ranks if rank in recording.ranks}
+    ended = {rank: ending for rank, ending in ended.items() if ending is not None}
+    lost = each(ended, lambda rank: f"Rank {rank} lost its connection to another: {shortened(str(ended[rank]), 200)}")
+    return [*found, *map(phrases.sentence, lost)]
+
+
+def _named(call: Call) -> str:
+    return call.title if call.is_p2p else f"{call.op} #{call.seq}" if call.op != UNNAMED else f"collective #{call.seq}"
+
+
+@family(MISSING, after=(ERROR,), needs=())
+def named_missing(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks that a message names as missing, where no file shows the call of the others."""
+    report = snap.recording.report
+    if report is not None and (missing := report.missing):
+        yield Draft(
+            say("{who} [is|are] missing: other ranks waited for [it|them] until their time-out.", missing),
+            missing,
+            "Look at the output of these ranks, and at their stacks while it hangs (py-spy dump --pid PID).",
+            evidence=(say("{who} [is|are] named as missing in these files.", missing),),
+            certainty="timed",
+        )
+
+
+# -- in the place of other findings
+
+
+@family(
+    MISSING,
+    after=("DDP202", "DDP310", "DDP403", "DDP404", "DDP411", "DDP412", "DDP416", "DDP605"),
+    refines=("DDP302", "DDP303", "DDP304", "DDP305"),
+    failure=True,
+    needs=("stacks",),
+)
+def parted_in_library(snap: Snapshot) -> Iterable[Draft]:
+    """The ranks' calls differ because one function of a library called different others."""
+    for finding in snap.found("DDP302", "DDP303", "DDP304", "DDP305"):
+        draft = parted(snap.standings, finding)
+        if draft is not None:
+            yield draft
+
+
+@family(MISSING, after=("DDP103", "DDP403", "DDP404", "DDP707"), refines=("DDP312",), failure=True)
+def not_about_a_model(snap: Snapshot) -> Iterable[Draft]:
+    """A rank was refused as it wrapped its model, because its calls met others than those of a wrapper.
+
+    What torch then says of the models is read from numbers that mean something else.
+    """
+    for finding in snap.found("DDP312"):
+        drafts = (_met_others(snap.recording, finding, rank) for rank in finding.culprits)
+        draft = next((one for one in drafts if one is not None), None)
+        if draft is not None:
+            yield draft
+
+
+def _met_others(recording: Recording, finding: Finding, rank: int) -> Draft | None:
+    record = recording.ranks[rank]
+    wrapped = [event.site for event in record.events(ModelWrapped, state="failed")]
+    own = next((call for call in record.calls if call.site in wrapped[-1:]), None)
+    if own is None:
+        return None
+    calls = {other: call_in(one, own.group, own.seq) for other, one in recording.ranks.items() if other != rank}
+    met = {other: call for other, call in sorted(calls.items()) if call is not None}
+    if not met or any(recording.ranks[other].events(ModelWrapped) for other in met):
+        return None
+    theirs = met[min(met)]
+    way = parting(recording, path_to(recording.ranks[min(met)], theirs), path_to(record, own))
+    skipped = len(met) > 1 or (way.relation == "sequence" and way.other.line > way.one.line)
+    return Draft(
+        f"{phrases.ranks([rank], True)} did not call the {theirs.op} that {phrases.ranks(met)} made{phrases.at(theirs.site)}: "
+        f"it wraps its model{phrases.at(own.site)}, and the calls of both were matched.",
+        (rank,) if skipped else (),
+        TOGETHER,
+        {rank: own.site, **{other: call.site for other, call in met.items()}},
+        tuple(met) if skipped else (),
+        () if skipped else (tuple(met), (rank,)),
+        finding.evidence,
+        instead=finding,
+        collective=theirs,
+        certainty="likely",
+    )

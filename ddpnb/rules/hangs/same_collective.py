@@ -1,0 +1,93 @@
+"""DDP318: ranks wait in one call, and nothing that is known of it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpnb.facts.reported_calls import all_called, began
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stack_evidence import waiting_lines
+from ddpnb.model import phrases
+from ddpnb.model.findings import FindingType
+from ddpnb.model.rank_state import RankState
+from ddpnb.rules.hangs.stack_lines import caveats
+from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.rule import ERROR, Draft, each, family
+
+SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
+_BEYOND_CALLS = (
+    "Look for what the calls do not show: the network between the hosts (NCCL_DEBUG=INFO, NCCL_SOCKET_IFNAME), a device (dmesg "
+    "for Xid, nvidia-smi -q), reduce operations that differ. Started with `ddpnb run --`, the job is recorded with its "
+    "arguments and lines."
+)
+_COLLECT = (
+    "Collect the output of all ranks, and their flight-recorder dumps (TORCH_FR_BUFFER_SIZE=2000, "
+    "TORCH_NCCL_DUMP_ON_TIMEOUT=1; in older versions of torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000): they show which of them did "
+    "not make this call."
+)
+
+
+@family(SAME_COLLECTIVE, failure=True, needs=())
+def same_collective(snap: Snapshot) -> Iterable[Draft]:
+    """All ranks are in one function at one line, and their stacks show no difference."""
+    for stop in stops_of(snap, "DDP318"):
+        first = stop.standings[stop.waiting[0]]
+        yield Draft(
+            f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{phrases.at(first.site)}: their stacks show no "
+            "difference.",
+            remedy="Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
+            "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
+            "`ddpnb run --`, the job is recorded, and the finding names the difference.",
+            at={rank: stop.standings[rank].site for rank in stop.waiting},
+            waiting=stop.waiting,
+            evidence=(*waiting_lines(stop.standings, stop.waiting), *caveats(snap, stop, compared=True)),
+            certainty="likely",
+            stop=stop,
+        )
+
+
+@family(SAME_COLLECTIVE, after=(ERROR, "DDP306"), needs=("calls",))
+def no_difference(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks of a report wait in calls, and no call that it holds is missing or differs."""
+    standings = snap.standings
+    calls = {r: one.call for r, one in sorted(standings.items()) if one.state is RankState.WAITING and one.call}
+    if not calls or snap.recording.report is None:
+        return
+    first = min(calls, key=lambda rank: began(calls[rank]))
+    call = calls[first]
+    inside = [rank for rank, own in calls.items() if (own.group.key, own.seq) == (call.group.key, call.seq)]
+    others = phrases.besides(calls, inside)
+    past = [rank for rank in others if calls[rank].group.key == call.group.key]
+    everybody = not past and all_called(snap.recording, call, tuple(calls))
+    if past:
+        seen = f", which {phrases.ranks(past)} completed: these files show no difference between the calls."
+    elif everybody:
+        seen = ", which all of its ranks have called: these files show no difference between the calls."
+    else:
+        seen = ": these files do not show whether other ranks have called it."
+    yield Draft(
+        f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {call.title} of {call.group}"
+        f"{phrases.at(standings[first].site)}{seen}",
+        remedy=_BEYOND_CALLS if past or everybody else _COLLECT,
+        at=snap.at(calls),
+        waiting=tuple(calls),
+        evidence=each(
+            [*inside, *others],
+            lambda rank: f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
+        ),
+        collective=call,
+        certainty="likely",
+    )
+
+
+@family(SAME_COLLECTIVE, after=(ERROR, "DDP306"), needs=())
+def unnamed_call(snap: Snapshot) -> Iterable[Draft]:
+    """Ranks whose call timed out or failed, where the files say no more."""
+    ranks = tuple(rank for rank, record in snap.ranks.items() if record.lost == "call")
+    if ranks:
+        yield Draft(
+            f"An operation of NCCL timed out or failed on {phrases.ranks(ranks)}: these files do not show which.",
+            remedy=f"Look for the line above in which the watchdog names it (WorkNCCL(SeqNum=..., OpType=...)). {_COLLECT}",
+            waiting=ranks,
+            certainty="likely",
+        )

@@ -1,0 +1,60 @@
+"""The one table of hangs: in what ranks wait, what those do for which they wait, and how these left their way -> the code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpnb.facts.departures import Left
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stops import Awaited, Stop, Waits
+
+TABLE: dict[tuple[Waits, Awaited, Left | None], tuple[str, ...]] = {
+    # calls with one number that differ
+    (Waits.CALLS, Awaited.DIFFERS, Left.SEPARATE): ("DDP302", "DDP303", "DDP304", "DDP305"),
+    (Waits.CALLS, Awaited.DIFFERS, Left.LOOP): ("DDP308",),
+    (Waits.CALLS, Awaited.DIFFERS, Left.SKIPPED): ("DDP301",),
+    (Waits.CALLS, Awaited.DIFFERS, Left.EXTRA): ("DDP301",),
+    (Waits.CALLS, Awaited.DIFFERS, Left.EITHER): ("DDP301",),
+    # collectives
+    (Waits.COLLECTIVE, Awaited.ENDED, Left.LOOP): ("DDP308",),
+    (Waits.COLLECTIVE, Awaited.ENDED, Left.SKIPPED): ("DDP301",),
+    (Waits.COLLECTIVE, Awaited.EACH_OTHER, Left.SKIPPED): ("DDP301",),
+    (Waits.COLLECTIVE, Awaited.EACH_OTHER, Left.SEPARATE): ("DDP306",),
+    (Waits.COLLECTIVE, Awaited.SILENT, None): ("DDP301",),
+    (Waits.QUEUE, Awaited.EACH_OTHER, None): ("DDP306",),
+    # sends and receives
+    (Waits.POINT_TO_POINT, Awaited.ENDED, None): ("DDP307",),
+    (Waits.POINT_TO_POINT, Awaited.EACH_OTHER, None): ("DDP307",),
+    (Waits.POINT_TO_POINT, Awaited.SILENT, None): ("DDP307",),
+    # start-up
+    (Waits.START, Awaited.WRONG_CLAIM, None): ("DDP101", "DDP103"),
+    (Waits.START, Awaited.ABSENT, None): ("DDP102",),
+    (Waits.START, Awaited.ENDED, None): ("DDP102",),
+    (Waits.START, Awaited.ELSEWHERE, None): ("DDP104",),
+    (Waits.START, Awaited.EACH_OTHER, None): ("DDP104", "DDP110"),
+    (Waits.START, Awaited.STALE, None): ("DDP105",),
+    (Waits.STORE, Awaited.EACH_OTHER, None): ("DDP104",),
+    (Waits.GROUP, Awaited.EACH_OTHER, None): ("DDP108",),
+    # whatever they wait in
+    (Waits.ANYTHING, Awaited.DIED, None): ("DDP311",),
+    (Waits.ANYTHING, Awaited.RAISED, None): ("DDP312",),
+    (Waits.ANYTHING, Awaited.BLOCKED, None): ("DDP313",),
+    (Waits.ANYTHING, Awaited.UNRESPONSIVE, None): ("DDP314",),
+    (Waits.NOTHING, Awaited.BLOCKED, None): ("DDP313",),
+    (Waits.NOTHING, Awaited.UNRESPONSIVE, None): ("DDP314",),
+    # calls that only the stacks show
+    (Waits.STACK, Awaited.ENDED, None): ("DDP102", "DDP301"),
+    (Waits.STACK, Awaited.PAST, None): ("DDP102", "DDP301"),
+    (Waits.STACK, Awaited.SILENT, None): ("DDP102", "DDP301"),
+    (Waits.STACK, Awaited.ABSENT, None): ("DDP102",),
+    (Waits.STACK, Awaited.BLOCKED, None): ("DDP313",),
+    (Waits.STACK, Awaited.UNRESPONSIVE, None): ("DDP314",),
+    (Waits.STACK, Awaited.MOVING, None): ("DDP315",),
+    (Waits.STACK, Awaited.DIFFERS, None): ("DDP302", "DDP307"),
+    (Waits.STACK, Awaited.EACH_OTHER, None): ("DDP318",),
+}
+
+
+def stops_of(snap: Snapshot, *codes: str) -> Iterator[Stop]:
+    """The stops whose cell has one of these codes."""
+    return (stop for stop in snap.stops if set(codes) & set(TABLE.get(stop.cell, ())))
