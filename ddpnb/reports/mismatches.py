@@ -11,12 +11,12 @@ from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Unknown, Waiting, WorldSize
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
-from ddpnb.rules.messages import collectives, rendezvous
-from ddpnb.rules.messages.explained import Raised
+from ddpnb.rules.messages import fingerprints
+from ddpnb.rules.messages.explain import explain
 
 NAME = "torch.distributed's checks and time-outs"
 MARKS = (
-    collectives.MISMATCH, "Running collective", "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
+    fingerprints.MISMATCH, "Running collective", "monitoredBarrier", "clients joined", "client socket", "ait timeout after", "store based barrier",
     "Timeout waiting for key", "ncclUniqueId", "op.preamble.length",
 )  # fmt: skip
 
@@ -66,17 +66,16 @@ _FUNCTIONS = {
     "DDP102": "init_process_group",
     "DDP108": "new_group",
 }
-_RULES = (collectives.monitored_barrier, collectives.sizes, rendezvous.incomplete, rendezvous.store, rendezvous.address)
 _AHEAD, _BEHIND = 4000, 1000  # characters of a message
 _MOST = 5000  # messages
 
 
 def read(log: Log) -> Iterator[Fact]:
     """The calls that do not match, and who waits for whom."""
-    start, seen = log.text.find(collectives.MISMATCH), 0
+    start, seen = log.text.find(fingerprints.MISMATCH), 0
     while start >= 0 and seen < _MOST:
         yield from _mismatch(log.text[start : start + 2 * _AHEAD])
-        start, seen = log.text.find(collectives.MISMATCH, start + 1), seen + 1
+        start, seen = log.text.find(fingerprints.MISMATCH, start + 1), seen + 1
     yield from _announced(log)
     done: set[Fact] = set()
     for pattern in _PLACES:
@@ -108,7 +107,7 @@ def _announced(log: Log) -> Iterator[Fact]:
     for match in _ANNOUNCED.finditer(log.text):
         own = log.speaker_at(match.start()).rank
         rank = int(match[1])
-        sides = collectives.sides(f"Rank {rank} is running collective: {log.text[match.end() : match.end() + _AHEAD]}")
+        sides = fingerprints.sides(f"Rank {rank} is running collective: {log.text[match.end() : match.end() + _AHEAD]}")
         if own not in (None, rank) or not sides or not sides[0].seq:
             continue  # the rank in brackets is that in the group
         signature = _signature(sides[0])
@@ -122,29 +121,29 @@ def _announced(log: Log) -> Iterator[Fact]:
         yield Unknown(_SEVERAL)
 
 
-def _signature(side: collectives.Fingerprint) -> Signature:
+def _signature(side: fingerprints.Fingerprint) -> Signature:
     sizes = tuple(int(size) for size in re.findall(r"\d{1,18}", side.shape)[:16])
     dtype = side.dtype.split(",")[0].strip()
     return Signature(
-        operation(side.op) if side.op != collectives.ANOTHER else UNNAMED,
+        operation(side.op) if side.op != fingerprints.ANOTHER else UNNAMED,
         (sizes,) if dtype else (),
         (_DTYPES.get(dtype, dtype),) if dtype else (),
     )
 
 
 def _mismatch(text: str) -> Iterator[Fact]:
-    sides = collectives.sides(re.sub(r"\s{1,8}", " ", text))
+    sides = fingerprints.sides(re.sub(r"\s{1,8}", " ", text))
     if len(sides) < 2:
         return
     yield Message(Speaker(), re.sub(r"\s{1,8}", " ", _NEXT.split(text, maxsplit=1)[0])[:2000])
     # Where torch misreads the operation of one side, it misreads its number too: then the message says all that is known.
-    for side in sides if all(side.op != collectives.ANOTHER for side in sides) else ():
+    for side in sides if all(side.op != fingerprints.ANOTHER for side in sides) else ():
         yield CallSeen(Speaker(side.rank), GroupName(), side.seq or 0, _signature(side), CallState.WAITING)
 
 
 def _waits(speaker: Speaker, text: str) -> Iterator[Fact]:
     message = _NEXT.split(text, maxsplit=1)[0].strip()
-    explained = next((found for found in (rule(Raised.of(message)) for rule in _RULES) if found is not None), None)
+    explained = explain(message)
     if explained is None:
         return
     if speaker.rank is None and (own := _SELF.search(message)):

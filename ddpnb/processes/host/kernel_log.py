@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ddpnb.model.checks import Check
 from ddpnb.processes.host.answers import answer
-from ddpnb.rules.messages.devices import PROGRAMS, XID, XIDS
+from ddpnb.rules.messages.errors import PROGRAMS, XID, xid_meaning
 
 _KILLED = re.compile(r"ut of memory: Killed process \d+ \((?P<name>[^)\n]{0,64})\)")
 _SINCE_START = re.compile(r"^\[\s*(\d+)\.\d+\]")
@@ -54,9 +54,8 @@ def parse(log: str) -> list[Check]:
 
 
 def _of_xid(device: str, number: int, lines: list[str]) -> Check:
-    meaning = XIDS.get(number, "see NVIDIA's list of Xid errors")
     times = f" {len(lines)} times" if len(lines) > 1 else ""
-    told = f"Xid {number}{times} of the GPU at {device}: {meaning}{_ago(lines[-1])}"
+    told = f"Xid {number}{times} of the GPU at {device}: {xid_meaning(number)}{_ago(lines[-1])}"
     todo = (
         "Stop using this GPU: nvidia-smi -q -d ECC,ROW_REMAPPER; reset it or reboot, and report it if it happens again."
     )

@@ -1,7 +1,7 @@
 """``explain``: what an exception of torch, or of Python around it, means in distributed training.
 
-A lost connection to a peer ("Connection closed by peer") is a secondary failure, which no rule here matches:
-``ddpnb.rules.hangs.endings`` reports it.
+A lost connection to a peer ("Connection closed by peer") is a secondary failure, which no entry of
+errors.toml matches: ``ddpnb.rules.hangs.endings`` reports it.
 """
 
 from __future__ import annotations
@@ -11,38 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.messages import (
-    arguments,
-    checkpoints,
-    collectives,
-    data,
-    devices,
-    environment,
-    gradients,
-    host,
-    model,
-    rendezvous,
-)
-from ddpnb.rules.messages.explained import Explained, Raised, Rule, blamed, numbers
+from ddpnb.rules.messages.entries import explanation, logged
+from ddpnb.rules.messages.explained import Explained, Raised, blamed
+from ddpnb.rules.messages.sentences import numbers
 from ddpnb.rules.messages.tracebacks import LoggedError, read
 
-# The more specific first: shared memory before a full disk, a truncated file after it.
-_RULES: tuple[Rule, ...] = tuple(
-    rule
-    for module in (
-        environment,
-        rendezvous,
-        collectives,
-        arguments,
-        devices,
-        data,
-        host,
-        checkpoints,
-        gradients,
-        model,
-    )
-    for rule in module.RULES
-)
 _LONGEST_TEXT = 1_000_000
 _MOST_EXCEPTIONS = 400
 _NESTED = re.compile(r"Traceback \(most recent call last\)")
@@ -97,9 +70,8 @@ def _explain(raised: Raised) -> Explained | None:
 
 
 def _first(raised: Raised) -> Explained | None:
-    if not raised.text and not raised.exception:
-        return None
-    return next((explained for explained in (rule(raised) for rule in _RULES) if explained is not None), None)
+    known = explanation(raised)
+    return known[1] if known is not None else None
 
 
 def _nested(raised: Raised) -> Explained | None:
@@ -119,14 +91,6 @@ def _raised(error: LoggedError) -> Raised:
     return Raised.of(error.message, error.exception, frames=error.frames, quoted=error.quoted, traceback=error.cause)
 
 
-# Lines without an exception: the kernel's, the backend's, the workers'.
-_LOGGED = re.compile(
-    r"NVRM: Xid|NCCL WARN|op\.preamble\.length|bus error encountered|Watchdog caught|gai error"
-    r"|server socket has failed|client socket has|clients joined|Thread creation failed|pthread_create failed"
-    r"|monitoredBarrier|GPU has fallen off the bus|Duplicate GPU detected|loopback address as fallback"
-)
-
-
 def explain_text(text: str) -> list[Explained]:
     """The errors of a log or a traceback, the last first; the last megabyte of it is read.
 
@@ -143,8 +107,8 @@ def explain_text(text: str) -> list[Explained]:
             summary = "" if explained.code == "DDP403" else explained.summary
             errors.setdefault((explained.code, summary), {})[rank] = explained
     codes = {code for code, _ in errors}
-    logged = [line.strip()[:2000] for line in text.splitlines() if _LOGGED.search(line)]
-    for line in reversed(list(dict.fromkeys(logged))[-_MOST_EXCEPTIONS:]):
+    lines = [line.strip()[:2000] for line in text.splitlines() if logged().search(line)]
+    for line in reversed(list(dict.fromkeys(lines))[-_MOST_EXCEPTIONS:]):
         explained = _explain(Raised.of(line))
         # A log line repeats what its exception says.
         if explained is not None and explained.code not in codes:

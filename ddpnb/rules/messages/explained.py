@@ -1,15 +1,10 @@
-"""The input and the result of a rule: an error, and its explanation.
-
-Every rule of this package is a function of a ``Raised`` that gives an ``Explained``, or None for an
-error that it does not match. A rule matches words that only torch writes, or, for common errors
-(KeyError, EOFError), the class and the line that raised it.
-"""
+"""An error, and its explanation."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddpnb.model.findings import Hint
@@ -37,7 +32,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """An exception as a rule sees it: its message without C++ frames, its class, where it came from."""
+    """An exception as it is explained: its message without C++ frames, its class, where it came from."""
 
     text: str
     exception: str = ""
@@ -73,52 +68,20 @@ class Raised:
         frame = self.user_frame
         return self.line(frame) if frame is not None else ""
 
-    def passes(self, part: str) -> bool:
+    @property
+    def lines(self) -> list[str]:
+        """The user's innermost line, and the line that raised."""
+        return [self.user_line, self.line(self.frames[-1])] if self.frames else []
+
+    def passes(self, part: re.Pattern[str]) -> bool:
         """Whether it came through a file with this in its path."""
-        return any(part in frame.file.replace("\\", "/") for frame in self.frames)
+        return any(part.search(frame.file.replace("\\", "/")) for frame in self.frames)
 
     def calls(self, *functions: str) -> bool:
         """Whether it came through a function of this name, called by the user's innermost line."""
         frame = self.user_frame
         last = max((i for i, f in enumerate(self.frames) if f is frame), default=-1)
         return any(f.function in functions for f in self.frames[last + 1 :])
-
-
-Rule = Callable[[Raised], Explained | None]
-
-
-def listing(items: Iterable[object], most: int = 6) -> str:
-    """``a, b and c``; more than ``most`` are counted."""
-    texts = [str(item)[:120] for item in items]
-    if len(texts) > most:
-        return f"{', '.join(texts[: most - 1])} and {len(texts) - most + 1} more"
-    return f"{', '.join(texts[:-1])} and {texts[-1]}" if len(texts) > 1 else "".join(texts)
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def size(number: float) -> str:
-    """Bytes as a person reads them: ``3.6 PiB``."""
-    for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if number < 1024:
-            return f"{number:.0f} {unit}" if unit == "bytes" or number >= 100 else f"{number:.1f} {unit}"
-        number /= 1024
-    return f"{number:.1f} PiB"
-
-
-def seconds(milliseconds: str) -> str:
-    """``8000`` is ``8 s``, ``1800000`` is ``30 min``."""
-    number = int(milliseconds[:15]) / 1000
-    if number >= 120 and number % 60 == 0:
-        return f"{number / 60:.0f} min"
-    return f"{number:g} s"
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """The numbers of a list such as ``1, 2 5``, in order, each once."""
-    return tuple(sorted({int(digits) for digits in re.findall(r"\d{1,9}", text[:_LONGEST])}))
 
 
 def blamed(explanations: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:

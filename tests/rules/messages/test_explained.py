@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.messages.explained import Explained, Raised, blamed, count, listing, numbers, seconds, size
+from ddpnb.rules.messages.explained import Explained, Raised, blamed
 
 
 def says(code: str, **culprits: tuple[int, ...] | None) -> dict[int, Explained]:
@@ -53,18 +53,3 @@ def test_calls_are_those_behind_the_users_last_line():
     library = Frame("/lib/os.py", 1, "makedirs", user=False)
     assert Raised.of("", frames=[Frame("a.py", 1, "f"), library]).calls("makedirs")
     assert not Raised.of("", frames=[library, Frame("a.py", 1, "f")]).calls("makedirs")
-
-
-def test_words():
-    assert listing([]) == ""
-    assert listing("ab") == "a and b"
-    assert listing("abcdefgh", 4) == "a, b, c and 5 more"
-    assert count(1, "parameter") == "1 parameter"
-    assert [size(n) for n in (12, 2048, 300 << 20, 4_000_000_000_000_000)] == [
-        "12 bytes",
-        "2.0 KiB",
-        "300 MiB",
-        "3.6 PiB",
-    ]
-    assert [seconds(ms) for ms in ("500", "8000", "60000", "1800000")] == ["0.5 s", "8 s", "60 s", "30 min"]
-    assert numbers("3, 1 2, 1") == (1, 2, 3)
