@@ -35,7 +35,7 @@ TORCH_VENV ?= .venv-torch-$(VERSION)
 
 test-torch: $(TORCH_VENV)/.tested
 	@$(TORCH_VENV)/bin/python -m tests.torch_names
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider --full tests/rules/messages/test_made.py
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider --full tests/messages/test_made.py
 	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider tests/recorder tests/reports tests/processes/test_contract.py $(ARGS)
 
 $(TORCH_VENV)/.tested: pyproject.toml tests/constraints.txt

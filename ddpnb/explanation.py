@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from ddpnb import arguments, pitfalls
 from ddpnb.errors import UsageError
+from ddpnb.messages.explain import explain_text
+from ddpnb.messages.explained import Explained
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import pages
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import Page
 from ddpnb.rules.finding_types import type_of
-from ddpnb.rules.messages.explain import explain_text
-from ddpnb.rules.messages.explained import Explained
 
 _LONGEST = 4 << 20  # bytes of a log that are read, from its end
 _FEW = 6  # words at most of a text that is searched in the catalogue if it is not an error

@@ -51,7 +51,7 @@ def test_notebooks_and_their_outputs_are_written_in_plain_english(path):
         assert not idiom(json.dumps(cell, ensure_ascii=False))
 
 
-@pytest.mark.parametrize("folder", ["rules/catalogue", "rules/messages", "lint", "source", "recorder/faults"])
+@pytest.mark.parametrize("folder", ["rules/catalogue", "messages", "lint", "source", "recorder/faults"])
 def test_names_are_nouns(folder):
     named = re.compile(r"(?<![\w.\"])(?:found|told|mended|struck|hotline)(?= =|: |\.| in\b)")
     for path in (_ROOT / "ddpnb" / folder).rglob("*.py"):

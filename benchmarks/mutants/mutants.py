@@ -700,11 +700,11 @@ MUTANTS = (
     ),
     Mutant(
         "one-error-twice",
-        "rules/messages/explain.py",
+        "messages/explain.py",
         "        if explained is not None and explained.code not in codes:\n",
         "        if explained is not None:\n",
         "ddpnb explain gives one error twice: that of the exception, and that of the log line above it",
-        ("rules/messages/test_explain.py",),
+        ("messages/test_explain.py",),
     ),
     # -- bisection, re-enactment
     Mutant(

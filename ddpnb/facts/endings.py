@@ -6,23 +6,15 @@ import re
 import signal
 from dataclasses import replace
 
+from ddpnb.messages.errors import is_consequence_text
 from ddpnb.model.ending import Ending
 from ddpnb.model.events.runs import ExceptionHandled
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.source.branches import handler_at
 
-# What gloo, NCCL and the store report on a rank whose peer exited or never joined.
-_CONSEQUENCE = re.compile(
-    r"connection (was )?(closed|reset|refused|aborted)|broken pipe|timed? ?out|timeout"
-    r"|remote (process|error)|peer|socket (closed|error)|failed to (recv|send|connect)"
-    r"|communicator was aborted|store.*(get|wait|recv)|no longer (alive|connected)",
-    re.IGNORECASE,
-)
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) \d{1,12}ms")
-# A lost peer, in the backend's own words.
-_TRANSPORT = re.compile(r"gloo/transport/.*(closed|reset|timed? ?out)|ncclRemoteError", re.IGNORECASE | re.DOTALL)
-_LOGGED = re.compile(f"{_TRANSPORT.pattern}|received errors while waiting for send/recv from rank", _TRANSPORT.flags)
+_BARRIER_LOST = "received errors while waiting for send/recv from rank"
 REFUSAL = "CollectiveMismatch"  # what the fence raises
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 _DEFAULT_S = 600.0  # of NCCL
@@ -58,17 +50,18 @@ def is_consequence(record: RankRecord) -> bool:
         # Raised by the user's own statement, or by torch's C++ called straight from it.
         return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
     if ending.exception in _NETWORK_ERRORS:
-        return _CONSEQUENCE.search(ending.message) is not None and "EADDRINUSE" not in ending.message
-    if record.reported and not ending.exception and _LOGGED.search(ending.message):
+        return is_consequence_text(ending.message) and "EADDRINUSE" not in ending.message
+    lost = is_consequence_text(ending.message, certain=True)
+    if record.reported and not ending.exception and (lost or _BARRIER_LOST in ending.message):
         return True  # in words of the backend, outside of any exception
     if ending.exception not in ("RuntimeError", "TimeoutError", "ConnectionError", "ConnectionResetError"):
         return False
-    if _TRANSPORT.search(ending.message):
+    if lost:
         return True
     last = record.calls[-1] if record.calls else None
     # DDP waits in C++: its calls are left in flight when the wait fails.
     in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))
-    return (in_collective or at_start) and _CONSEQUENCE.search(ending.message) is not None
+    return (in_collective or at_start) and is_consequence_text(ending.message)
 
 
 def is_fence_stop(ending: Ending | None) -> bool:

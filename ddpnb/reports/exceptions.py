@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from ddpnb.messages import tracebacks
+from ddpnb.messages.tracebacks import LoggedError
 from ddpnb.model.ending import Ending
 from ddpnb.model.stacks import Frame
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log
-from ddpnb.rules.messages import tracebacks
-from ddpnb.rules.messages.tracebacks import LoggedError
 
 NAME = "Python tracebacks"
 MARKS = ("Traceback", "Error", "Exception", "terminated with the following error")

@@ -175,7 +175,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """An error text that ``rules.messages`` understands, of a rank or of nobody known."""
+    """An error text that ``messages`` understands, of a rank or of nobody known."""
 
     speaker: Speaker
     text: str

@@ -7,13 +7,13 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ddpnb.messages.tracebacks import of_user
 from ddpnb.model.ending import Ending
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.pyspy import facts, rank_above
-from ddpnb.rules.messages.tracebacks import of_user
 
 NAME = "faulthandler dump"
 MARKS = ("(most recent call first)",)

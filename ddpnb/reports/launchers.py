@@ -9,11 +9,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ddpnb.messages import tracebacks
 from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.model.names import given_name
 from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
-from ddpnb.rules.messages import tracebacks
 
 NAME = "launcher's log"
 MARKS = (

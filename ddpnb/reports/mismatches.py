@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
+from ddpnb.messages import fingerprints
+from ddpnb.messages.explain import explain
 from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Unknown, Waiting, WorldSize
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation
-from ddpnb.rules.messages import fingerprints
-from ddpnb.rules.messages.explain import explain
 
 NAME = "torch.distributed's checks and time-outs"
 MARKS = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ddpnb.messages.explain import explain
 from ddpnb.model.calls import UNNAMED, CallState, Signature
 from ddpnb.reports import communicators
 from ddpnb.reports.communicators import Communicator, Communicators, Operations
@@ -27,7 +28,6 @@ from ddpnb.reports.facts import (
     WorldSize,
 )
 from ddpnb.reports.logs import Log
-from ddpnb.rules.messages.explain import explain
 
 NAME = "NCCL debug log"
 MARKS = ("NCCL INFO", "NCCL WARN", "NCCL DIAG")

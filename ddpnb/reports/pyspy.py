@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, cast
 
+from ddpnb.messages.tracebacks import of_user
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import Fact, Identity, Speaker, StacksSeen
 from ddpnb.reports.logs import Log, last_match
-from ddpnb.rules.messages.tracebacks import of_user
 
 NAME = "py-spy dump"
 MARKS = ("Python v", "owns_gil", "(idle)", "(active", "os_thread_id")

@@ -9,6 +9,8 @@ from ddpnb.facts.before_the_end import interrupted_while_waiting, stopped_by_sig
 from ddpnb.facts.children import kills_for_memory
 from ddpnb.facts.endings import is_consequence
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.messages.explain import explain, explain_text
+from ddpnb.messages.explained import Explained
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState
 from ddpnb.model.ending import Ending
@@ -17,8 +19,6 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.causes.exits import LESS_HOST_MEMORY
 from ddpnb.rules.finding_types import type_of
 from ddpnb.rules.hangs.endings import LOOK_AT_FIRST, RANK_DEAD, RANK_RAISED
-from ddpnb.rules.messages.explain import explain, explain_text
-from ddpnb.rules.messages.explained import Explained
 from ddpnb.rules.rule import Draft, family
 from ddpnb.texts import shortened
 

@@ -2,10 +2,10 @@ import time
 
 import pytest
 
+from ddpnb.messages.explain import explain
 from ddpnb.model.calls import CallState
 from ddpnb.reports import nccl
 from ddpnb.reports.facts import CallSeen, Identity, Members, Message, Speaker, Unknown, Waiting, WorldSize
-from ddpnb.rules.messages.explain import explain
 from tests.reports.reading import NOISE, of, read
 
 

@@ -22,13 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddpnb import texts
+from ddpnb.messages import tracebacks
 from ddpnb.recorder import control_channel
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.protocol import key_file
 from ddpnb.recorder.socket_channel import SocketChannel
 from ddpnb.reenactment.representatives import classes
-from ddpnb.rules.messages import tracebacks
 from ddpnb.views.columns import EVENT
 from ddpnb.views.lane_calls import LaneCalls
 from tests.security import mutations

@@ -6,9 +6,9 @@ import re
 import time
 from collections.abc import Iterable
 
+from ddpnb.messages.errors import PROGRAMS, XID, xid_meaning
 from ddpnb.model.checks import Check
 from ddpnb.processes.host.answers import answer
-from ddpnb.rules.messages.errors import PROGRAMS, XID, xid_meaning
 
 _KILLED = re.compile(r"ut of memory: Killed process \d+ \((?P<name>[^)\n]{0,64})\)")
 _SINCE_START = re.compile(r"^\[\s*(\d+)\.\d+\]")

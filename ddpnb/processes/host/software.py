@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
+from ddpnb.messages.explain import explain
 from ddpnb.model.checks import Check
-from ddpnb.rules.messages.explain import explain
 from ddpnb.texts import printable, shortened
 
 _SECTION = "versions"

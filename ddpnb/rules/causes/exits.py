@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from ddpnb.facts.children import counts_own, kills_for_memory
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.messages.explain import explain
+from ddpnb.messages.explained import Explained, blamed
 from ddpnb.model import phrases
 from ddpnb.model.events.models import ParametersFrozen
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.rules.finding_types import type_of
-from ddpnb.rules.messages.explain import explain
-from ddpnb.rules.messages.explained import Explained, blamed
 from ddpnb.rules.rule import Draft, family, refined, rule
 
 UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))

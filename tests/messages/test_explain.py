@@ -4,9 +4,9 @@ import random
 
 import pytest
 
+from ddpnb.messages.explain import explain, explain_text
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.messages.explain import explain, explain_text
-from tests.rules.messages.told import EXAMPLES, FILE
+from tests.messages.told import EXAMPLES, FILE
 
 
 def text(code: str, part: str) -> str:

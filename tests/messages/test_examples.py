@@ -7,14 +7,14 @@ import warnings
 
 import pytest
 
+from ddpnb.messages import computed
+from ddpnb.messages.entries import Entry, entries, explanation, logged
+from ddpnb.messages.errors import compiled, data, is_consequence_text
+from ddpnb.messages.explain import explain, explain_text
+from ddpnb.messages.explained import Raised
+from ddpnb.messages.sentences import sentence
 from ddpnb.rules.catalogue import codes
-from ddpnb.rules.messages import computed
-from ddpnb.rules.messages.entries import Entry, entries, explanation, logged
-from ddpnb.rules.messages.errors import compiled, data, is_consequence_text
-from ddpnb.rules.messages.explain import explain, explain_text
-from ddpnb.rules.messages.explained import Raised
-from ddpnb.rules.messages.sentences import sentence
-from tests.rules.messages.told import EXAMPLES, FILE, as_log, circumstances, inside, user
+from tests.messages.told import EXAMPLES, FILE, as_log, circumstances, inside, user
 
 KNOWN = [(code, example) for code, examples in EXAMPLES.items() if code != "none" for example in examples]
 TEXTS = [text for _, example in KNOWN for text in (example["text"], example.get("traceback", "-"))]
@@ -69,7 +69,7 @@ def test_every_entry_and_pattern_has_an_example(monkeypatch):
         used.update(found[:1] if found is not None else ())
         return found
 
-    monkeypatch.setattr("ddpnb.rules.messages.explain.explanation", explained)
+    monkeypatch.setattr("ddpnb.messages.explain.explanation", explained)
     for _, example in KNOWN:
         explain(example["text"], example.get("raised", "RuntimeError"), **circumstances(example))
     assert not [(case.code, case.summary, case.pattern) for case in CASES if not case.case and case not in used]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.messages.unused import frozen_after_wrapping, modules, use
 from ddpnb.model.findings import Hint
-from ddpnb.rules.messages.unused import frozen_after_wrapping, modules, use
 from tests.rules.recordings import Script
 
 FILE = "/home/user/train.py"

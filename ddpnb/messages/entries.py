@@ -9,10 +9,10 @@ from functools import cache, cached_property
 from itertools import islice
 from typing import Any
 
-from ddpnb.rules.messages import computed
-from ddpnb.rules.messages.errors import compiled, data
-from ddpnb.rules.messages.explained import Explained, Raised
-from ddpnb.rules.messages.sentences import Values, numbers, sentence, sentences
+from ddpnb.messages import computed
+from ddpnb.messages.errors import compiled, data
+from ddpnb.messages.explained import Explained, Raised
+from ddpnb.messages.sentences import Values, numbers, sentence, sentences
 
 _MOST = 64  # values of one kind in a message
 _INHERITED = ("code", "summary", "remedy", "evidence", "culprits", "missing", "tensors", "source")

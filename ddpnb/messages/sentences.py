@@ -7,8 +7,8 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ddpnb.messages.errors import xid_meaning
 from ddpnb.model import phrases
-from ddpnb.rules.messages.errors import xid_meaning
 from ddpnb.texts import shortened
 
 _LONGEST = 200_000

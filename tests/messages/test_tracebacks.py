@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ddpnb.rules.messages.tracebacks import read
+from ddpnb.messages.tracebacks import read
 
 SIMPLE = """\
 step 4 loss 0.3

@@ -17,7 +17,7 @@ def data() -> dict[str, Any]:
     import tomllib
     from importlib.resources import files
 
-    return tomllib.loads(files("ddpnb.rules.messages").joinpath("errors.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(files("ddpnb.messages").joinpath("errors.toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -59,7 +59,7 @@ import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
-from ddpnb.rules.messages.explain import explain
+from ddpnb.messages.explain import explain
 
 warnings.simplefilter("ignore")
 second = timedelta(seconds=1)

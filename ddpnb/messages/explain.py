@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ddpnb.messages.entries import explanation, logged
+from ddpnb.messages.explained import Explained, Raised, blamed
+from ddpnb.messages.sentences import numbers
+from ddpnb.messages.tracebacks import LoggedError, read
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.messages.entries import explanation, logged
-from ddpnb.rules.messages.explained import Explained, Raised, blamed
-from ddpnb.rules.messages.sentences import numbers
-from ddpnb.rules.messages.tracebacks import LoggedError, read
 
 _LONGEST_TEXT = 1_000_000
 _MOST_EXCEPTIONS = 400

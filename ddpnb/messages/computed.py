@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ddpnb.messages import unused
+from ddpnb.messages.explained import Raised
+from ddpnb.messages.fingerprints import sides
+from ddpnb.messages.sentences import Values, listing, numbers
 from ddpnb.model.findings import Hint
-from ddpnb.rules.messages import unused
-from ddpnb.rules.messages.explained import Raised
-from ddpnb.rules.messages.fingerprints import sides
-from ddpnb.rules.messages.sentences import Values, listing, numbers
 from ddpnb.source.expressions import whole_text
 
 Computed = dict[str, Any] | None

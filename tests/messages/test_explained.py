@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.messages.explained import Explained, Raised, blamed
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.messages.explained import Explained, Raised, blamed
 
 
 def says(code: str, **culprits: tuple[int, ...] | None) -> dict[int, Explained]:

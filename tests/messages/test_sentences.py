@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.rules.messages.sentences import listing, numbers, seconds, sentence, sentences, size
+from ddpnb.messages.sentences import listing, numbers, seconds, sentence, sentences, size
 
 
 @pytest.mark.parametrize(
