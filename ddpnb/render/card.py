@@ -8,10 +8,10 @@ from html import escape
 from typing import TYPE_CHECKING, TextIO
 
 from ddpnb.model import phrases
-from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, Hint
 from ddpnb.render import markup
 from ddpnb.render import parting as partings
+from ddpnb.render.places import FileNames, evidence, file_names, places
 from ddpnb.render.terminal import Paragraph, output, wants_colour
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ _CERTAINTY = {
     "likely": "Likely, not proven: a part of this is inferred.",
 }
 _FINDINGS = 16  # written out in full as text
-_PLACES = 8
 
 
 def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None, parted: bool = True) -> str:
@@ -53,19 +52,19 @@ def paragraphs(finding: Finding, *, parted: bool = True) -> list[RenderableType]
 
     ``parted``: with where its ranks part.
     """
-    tag = (f"[{finding.code} {finding.name}]", finding.severity)
-    parts: list[RenderableType] = [Paragraph((finding.summary, "bold"), tag=tag)]
+    tag, named = (f"[{finding.code} {finding.name}]", finding.severity), file_names(finding)
+    parts: list[RenderableType] = [Paragraph((named(finding.summary), "bold"), tag=tag)]
     if parted and finding.parting is not None:
-        parts += partings.paragraphs(finding.parting)
-    parts += [Paragraph(evidence, first="  - ", rest="    ") for evidence in finding.evidence]
-    if places := _places(finding, str):
-        parts.append(Paragraph(f"where: {places}", first="  ", rest="    "))
+        parts += partings.paragraphs(finding.parting, named=named)
+    parts += [Paragraph(named(one), first="  - ", rest="    ") for one in evidence(finding)]
+    if found := "; ".join(places(finding, lambda site: named(str(site)))):
+        parts.append(Paragraph(f"where: {found}", first="  ", rest="    "))
     if finding.hint is not None:
-        parts.append(Paragraph(f"Possible cause: {finding.hint}", first="  ", rest="    "))
+        parts.append(Paragraph(f"Possible cause: {named(str(finding.hint))}", first="  ", rest="    "))
     if certainty := how_certain(finding):
         parts.append(Paragraph(certainty, first="  ", rest="    "))
     if finding.remedy:
-        parts.append(Paragraph(f"Fix: {finding.remedy}", first="  ", rest="    "))
+        parts.append(Paragraph(f"Fix: {named(finding.remedy)}", first="  ", rest="    "))
     return parts
 
 
@@ -113,32 +112,34 @@ def how_certain(finding: Finding) -> str:
 
 def finding_html(finding: Finding, below: str = "", *, parted: bool = True) -> str:
     """The card of a finding; ``below``: what stands at its end, as HTML; ``parted``: with where its ranks part."""
-    parting = partings.html(finding.parting) if parted and finding.parting is not None else ""
-    evidence = "".join(f"<li>{_linked(evidence, finding)}</li>" for evidence in finding.evidence)
-    places = _places(finding, markup.place)
-    where = f"<div>Where: {places}</div>" if places else ""
+    named = file_names(finding)
+    summary = _linked(finding.summary, finding, named)
+    parting = partings.html(finding.parting, named=named) if parted and finding.parting is not None else ""
+    listed = "".join(f"<li>{_linked(one, finding, named)}</li>" for one in evidence(finding))
+    found = "; ".join(places(finding, lambda site: markup.place(site, named.label(site))))
+    where = f"<div>Where: {found}</div>" if found else ""
+    hint = _hint(finding.hint, named)
     certainty = f"<div>{how_certain(finding)}</div>" if how_certain(finding) else ""
     fix = f'<div class="fix"><b>Fix:</b> {markup.sentence(finding.remedy)}</div>' if finding.remedy else ""
     icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
     return (
         f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
-        f'<div class="summary">{icon} {_linked(finding.summary, finding)} '
+        f'<div class="summary">{icon} {summary} '
         f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
-        f"{parting}<ul>{evidence}</ul>{where}{_hint(finding.hint)}{certainty}{fix}{below}</div>"
+        f"{parting}<ul>{listed}</ul>{where}{hint}{certainty}{fix}{below}</div>"
     )
 
 
-def _linked(words: str, finding: Finding) -> str:
+def _linked(words: str, finding: Finding, named: FileNames) -> str:
     """A sentence of a finding, with links where it names a line of a file in which the finding has a place."""
-    return markup.sentence(words, (site.file for _, site in finding.where))
+    return markup.sentence(words, (site.file for _, site in finding.where), named.label)
 
 
-def _hint(hint: Hint | None) -> str:
+def _hint(hint: Hint | None, named: FileNames) -> str:
     if hint is None:
         return ""
-    return (
-        f"<div>Possible cause: {markup.place(hint.site)}: {markup.text(hint.reason)} (inferred from the source)</div>"
-    )
+    place = markup.place(hint.site, named.label(hint.site))
+    return f"<div>Possible cause: {place}: {markup.text(hint.reason)} (inferred from the source)</div>"
 
 
 def _role(diagnosis: Diagnosis) -> str:
@@ -152,12 +153,10 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if diagnosis.reported and diagnosis.outcome == "interrupted":
         return "failed: these files do not show why"
     if not diagnosis.settled and diagnosis.outcome == "ok":
-        warned = any(finding.unproven and not finding.withdrawn for finding in diagnosis.findings)
-        return (
-            "running: ranks have not moved for long, and may continue"
-            if warned
-            else "running: no problems found so far"
-        )
+        shown = [finding for finding in diagnosis.findings if not finding.withdrawn and finding.severity != "note"]
+        if any(finding.unproven for finding in shown):
+            return "running: ranks have not moved for long, and may continue"
+        return f"running: no {'errors' if shown else 'problems'} found so far"
     if diagnosis.outcome == "ok" and any(diagnosis.exit_codes.values()):
         return "ok: the command succeeded"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
@@ -166,13 +165,6 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if diagnosis.outcome == "hang" and seconds:  # 0: not known
         return f"{HEADLINES['hang']}, detected {seconds:.1f} s after the last progress"
     return HEADLINES[diagnosis.outcome]
-
-
-def _places(finding: Finding, shown: Callable[[Site], str]) -> str:
-    """``rank 1: train.py:41; ranks 0, 2-7: train.py:44``"""
-    places = phrases.by_place(finding.where)
-    named = [f"{phrases.listed(ranks)}: {shown(site)}" for ranks, site in places[:_PLACES]]
-    return "; ".join([*named, *([f"and {len(places) - _PLACES} more places"] if len(places) > _PLACES else [])])
 
 
 def _more(findings: Sequence[Finding]) -> str:

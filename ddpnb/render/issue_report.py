@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import card, parting
 from ddpnb.render.identities import Identities
+from ddpnb.render.places import evidence, file_names, places
 from ddpnb.render.secrets import Secrets
 from ddpnb.render.text import relative
 from ddpnb.texts import printable
 
-_PLACES = 8
 _TICKS = "```"
 
 
@@ -39,19 +39,18 @@ def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None = None) ->
 
 
 def _section(finding: Finding, *, parted: bool) -> str:
-    lines = [f"### {finding.code} {finding.name} ({finding.severity})", "", _plain(finding.summary), ""]
+    named = file_names(finding)
+    lines = [f"### {finding.code} {finding.name} ({finding.severity})", "", _plain(named(finding.summary)), ""]
     if parted and finding.parting is not None:
-        lines += [*parting.markdown(finding.parting, _plain), ""]
-    lines += [f"- {_plain(one)}" for one in finding.evidence]
-    lines += [f"- rank {rank}: `{_plain(str(site)).replace('`', '')}`" for rank, site in finding.where[:_PLACES]]
-    if len(finding.where) > _PLACES:
-        lines.append(f"- and {len(finding.where) - _PLACES} more places")
+        lines += [*parting.markdown(finding.parting, lambda words: _plain(named(words))), ""]
+    lines += [f"- {_plain(named(one))}" for one in evidence(finding)]
+    lines += [f"- {one}" for one in places(finding, lambda site: f"`{_plain(named(str(site))).replace('`', '')}`")]
     if finding.hint is not None:
-        lines += ["", f"Possible cause: {_plain(str(finding.hint))}"]
+        lines += ["", f"Possible cause: {_plain(named(str(finding.hint)))}"]
     if certainty := card.how_certain(finding):
         lines += ["", certainty]
     if finding.remedy:
-        lines += ["", f"Fix: {_plain(finding.remedy)}"]
+        lines += ["", f"Fix: {_plain(named(finding.remedy))}"]
     return "\n".join(lines)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -74,8 +74,11 @@ def text(value: object, longest: int = 0) -> str:
     return escape(shown)
 
 
-def sentence(words: str, files: Iterable[str] = ()) -> str:
-    """A sentence in which code stands between backticks, with links where it names a line of one of these files."""
+def sentence(words: str, files: Iterable[str] = (), label: Callable[[Site], str] = lambda _: "") -> str:
+    """A sentence in which code stands between backticks, with links where it names a line of one of these files.
+
+    ``label``: the words of a link, as for ``place``.
+    """
     known = sorted({file for file in files if len(file) <= _PATH}, key=len, reverse=True)[:_FILES]
     if not known:
         return _with_code(words)
@@ -83,7 +86,8 @@ def sentence(words: str, files: Iterable[str] = ()) -> str:
     parts = named.split(words)  # a text, then a file, a line and a text, again and again
     found = [_with_code(parts[0])]
     for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        found += [place(Site(file, int(line), "")), _with_code(rest)]
+        site = Site(file, int(line), "")
+        found += [place(site, label(site)), _with_code(rest)]
     return "".join(found)
 
 

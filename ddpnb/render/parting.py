@@ -12,6 +12,7 @@ from ddpnb.model.findings import Finding
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
+from ddpnb.render.places import FileNames
 from ddpnb.render.terminal import Line, Paragraph, output
 from ddpnb.views.fork import CONTEXT, Fork, ForkLine, ForkWay, fork, unknown
 
@@ -114,22 +115,25 @@ def _forks(findings: Sequence[Finding]) -> Iterator[tuple[str, Parting]]:
             yield findings[number].code if len(findings) > 1 else "", parting
 
 
-def paragraphs(parting: Parting, indent: str = "  ") -> list[RenderableType]:
-    """For ``terminal.output``: where, the source with ranks in its margin, the sides, and why."""
+def paragraphs(parting: Parting, indent: str = "  ", named: Callable[[str], str] = str) -> list[RenderableType]:
+    """For ``terminal.output``: where, the source with ranks in its margin, the sides, and why.
+
+    ``named``: a sentence with shorter names of files.
+    """
     shown, deep = fork(parting), f"{indent}  "
-    called = f", called from {shown.callers}" if shown.callers else ""
+    where, called = named(shown.where), named(f", called from {shown.callers}") if shown.callers else ""
     parts: list[RenderableType] = [
-        Paragraph(f"{shown.title}: ", (shown.where, "bold"), called, first=indent, rest=deep),
+        Paragraph(f"{shown.title}: ", (where, "bold"), called, first=indent, rest=deep),
         *_source(shown, deep),
     ]
     for way in shown.ways:
-        parts.append(Paragraph((_side(way), _role(shown, odd=way.odd)), first=deep, rest=f"{deep}  "))
+        parts.append(Paragraph((named(_side(way)), _role(shown, odd=way.odd)), first=deep, rest=f"{deep}  "))
         if way.calls:
-            parts.append(Paragraph(f"only here: {way.calls}", first=f"{deep}  ", rest=f"{deep}    "))
+            parts.append(Paragraph(f"only here: {named(way.calls)}", first=f"{deep}  ", rest=f"{deep}    "))
     parts += [Paragraph(value, first=deep, rest=f"{deep}  ") for value in shown.values]
     if shown.harmless:
         parts.append(Paragraph(_HARMLESS, first=deep, rest=f"{deep}  "))
-        parts += [Paragraph(one, first=f"{deep}  - ", rest=f"{deep}    ") for one in _listed(shown)]
+        parts += [Paragraph(named(one), first=f"{deep}  - ", rest=f"{deep}    ") for one in _listed(shown)]
     return parts
 
 
@@ -185,15 +189,18 @@ def forks_html(findings: Sequence[Finding]) -> str:
     )
 
 
-def html(parting: Parting, context: int = CONTEXT) -> str:
-    """The same for a page that has the style sheet; ``context``: lines of the source before and after."""
+def html(parting: Parting, context: int = CONTEXT, named: FileNames | None = None) -> str:
+    """The same for a page that has the style sheet; ``context``: lines of the source before and after; ``named``: of the card."""
     shown = fork(parting, context)
     files = {parting.site.file, *(site.file for site in parting.callers), *(way.to.file for way in parting.ways)}
     files |= {one.site.file for one in parting.harmless}
 
-    def linked(words: str) -> str:
-        return markup.sentence(words, files)
+    label = (named or FileNames(files)).label
 
+    def linked(words: str) -> str:
+        return markup.sentence(words, files, label)
+
+    where = linked(shown.where)
     called = f", called from {linked(shown.callers)}" if shown.callers else ""
     rows = [_row(shown, line) for line in shown.lines]
     table = (
@@ -206,7 +213,7 @@ def html(parting: Parting, context: int = CONTEXT) -> str:
     harmless = "".join(f"<li>{linked(one)}</li>" for one in _listed(shown))
     return (
         '<div class="parting">'
-        f"<div><b>{shown.title}:</b> {linked(shown.where)}{called}</div>{table}<ul>{ways}{values}</ul>"
+        f"<div><b>{shown.title}:</b> {where}{called}</div>{table}<ul>{ways}{values}</ul>"
         + (f"<div>{_HARMLESS}</div><ul>{harmless}</ul>" if harmless else "")
         + "</div>"
     )

@@ -117,7 +117,8 @@ def _untraced(record: RankRecord) -> RankRecord:
         lines = replace(lines, lines=tuple(lines.lines[n] for n in kept), paths=paths)
     stacks = tuple(replace(stack, frames=_own(stack.frames)) for stack in record.stacks)
     path = None if record.path is None else _untraced_path(record.path)
-    return replace(record, ending=ending, lines=lines, stacks=stacks, path=path)
+    history = tuple(event for event in record.history if not _of_tracer(event.site.file))
+    return replace(record, ending=ending, lines=lines, stacks=stacks, path=path, history=history)
 
 
 def _untraced_path(path: paths.Path) -> paths.Path:
@@ -170,4 +171,4 @@ def _own(frames: Sequence[Frame]) -> tuple[Frame, ...]:
 
 
 def _of_tracer(file: str) -> bool:
-    return file.startswith(str(HOOK))
+    return file.startswith((str(HOOK), f"/project/{HOOK.relative_to(ROOT)}"))

@@ -37,7 +37,7 @@ def test_a_diagnosis_says_what_why_where_and_how_to_mend_it():
     assert "Rank 1 never calls the all_reduce" in shown
     assert "[DDP301 collective-missing]" in shown
     assert "  - Line 90 decides: if rank != 1." in shown
-    assert "rank 1: /home/user/train.py:95" in shown
+    assert "where: rank 1 was last at /home/user/train.py:95; rank 0 waits at train.py:91" in shown
     assert "Fix: Let all ranks take the same path." in shown
     assert not shown.endswith("\n")
 
@@ -54,7 +54,7 @@ def test_what_is_not_proven_says_so(certainty, words):
 
 def test_what_the_source_suggests_is_no_evidence():
     diagnosis = hang(dataclasses.replace(USUAL, hint=Hint("/home/user/train.py", 90, "`if rank < 1` decides")))
-    line = "  Possible cause: /home/user/train.py:90: `if rank < 1` decides (inferred from the source)"
+    line = "  Possible cause: train.py:90: `if rank < 1` decides (inferred from the source)"
     assert line in card.text(diagnosis, width=120).splitlines()
     assert "`if rank &lt; 1` decides (inferred from the source)</div>" in card.html(diagnosis)
 
@@ -108,8 +108,8 @@ def test_of_a_thousand_places_a_few_are_shown():
 def test_ranks_at_one_place_are_named_together():
     lines = {rank: 41 if rank == 1 else 44 for rank in (1, 0, 2, 3, 4, 5, 6, 7)}
     there = tuple((rank, Site("train.py", line, "main")) for rank, line in lines.items())
-    shown = card.text(hang(dataclasses.replace(USUAL, where=there)))
-    assert "where: rank 1: train.py:41; ranks 0, 2-7: train.py:44\n" in shown
+    shown = card.text(hang(dataclasses.replace(USUAL, where=there, waiting=(0, *range(2, 8)))))
+    assert "where: rank 1 was last at train.py:41; ranks 0 and 2-7 wait at train.py:44\n" in shown
 
 
 @pytest.mark.parametrize("width", [40, 72, 100])
@@ -131,7 +131,7 @@ def test_a_place_below_the_working_directory_is_named_from_there(tmp_path, monke
         USUAL, summary=f"at {tmp_path}/a.py:1", where=((0, Site(f"{tmp_path}/train.py", 9, "m")),)
     )
     shown = card.text(hang(here))
-    assert "rank 0: train.py:9" in shown
+    assert "rank 0 waits at train.py:9" in shown
     assert "at a.py:1" in shown
 
 

@@ -17,17 +17,6 @@ LOOP = Script(
 )
 
 
-def test_a_rank_with_fewer_batches():
-    ranks = []
-    for number in range(4):
-        rank = Rank(number).calls("all_reduce", LOOP.at("looped")).calls("all_reduce", LOOP.at("looped"))
-        ranks.append(rank.finishes() if number == 2 else rank.waits("all_reduce", LOOP.at("looped")))
-    found = only_finding(record(*ranks, script=LOOP))
-    assert (found.code, found.name) == ("DDP308", "uneven-iterations")
-    assert (found.culprits, found.waiting) == ((2,), (0, 1, 3))
-    assert found.collective.site == LOOP.at("looped")
-
-
 @pytest.mark.parametrize(
     ("others", "said"),
     [
@@ -183,13 +172,6 @@ def test_callers_and_all_loops_tell_whether_every_iteration_comes_to_the_call(te
     found = looped(Script(text), *marks)
     assert (found.code, found.culprits) == (code, (1,))
     assert (found.certainty == "likely") == (code == "DDP308")
-
-
-def test_a_shorter_loop_is_told_by_what_was_counted():
-    found = looped(Script("for x in loader:\n    x.backward()   # b"), "b")
-    assert found.summary == (
-        f"Rank 1 finished after 2 calls at {FILE}:2; rank 0 is blocked in one more all_reduce at {FILE}:2 in main."
-    )
 
 
 def test_ranks_that_ended_after_unlike_numbers_of_calls_are_told_apart():

@@ -27,54 +27,39 @@ def sides(recording: Recording) -> tuple[tuple[int, ...], ...]:
 # -- what is no mismatch
 
 
-def test_ranks_that_agree():
-    assert first_mismatch(record(*(Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)))) is None
+ONE, OTHER = group(0, 1), group(0, 1, ordinal=1)
 
 
-def test_a_rank_that_is_behind_does_not_disagree():
-    recording = record(Rank(0, 2).calls("all_reduce").calls("barrier"), Rank(1, 2).calls("all_reduce"))
-    assert first_mismatch(recording) is None
+def gathers(rank: int) -> Signature:
+    return Signature("gather", ((4,),) * (1 if rank else 2), ("float32",), root=0, agreed="gather|4 float32|root 0")
 
 
-def test_a_root_and_its_leaves_may_call_from_different_lines():
-    recording = record(
-        *(Rank(rank).calls("broadcast", line(3 if rank == 0 else 5), root=0, state=FENCED) for rank in range(4))
-    )
-    assert first_mismatch(recording) is None
-
-
-def test_lists_of_a_gather_may_exist_on_the_root_only():
-    def side(rank: int) -> Signature:
-        return Signature("gather", ((4,),) * (1 if rank else 2), ("float32",), root=0, agreed="gather|4 float32|root 0")
-
-    assert first_mismatch(record(*(Rank(rank, 2).calls("gather", signature=side(rank)) for rank in (0, 1)))) is None
-
-
-def test_uneven_splits_that_fit_are_fine():
-    recording = record(
-        Rank(0, 2).calls("all_to_all_single", shape=(4,), in_splits=(1, 3), out_splits=(1, 2)),
-        Rank(1, 2).calls("all_to_all_single", shape=(7,), in_splits=(2, 5), out_splits=(3, 5)),
-    )
-    assert first_mismatch(recording) is None
-
-
-def test_point_to_point_calls_have_no_place_in_a_sequence():
-    recording = record(Rank(0, 2).sends(1, state=CallState.ISSUED), Rank(1, 2).receives(0, state=CallState.ISSUED))
-    assert first_mismatch(recording) is None
-
-
-def test_groups_of_equal_ranks_are_told_apart():
-    one, other = group(0, 1), group(0, 1, ordinal=1)
-    recording = record(
-        Rank(0, 2).calls("all_reduce", group=one).calls("barrier", group=other),
-        Rank(1, 2).calls("barrier", group=other).calls("all_reduce", group=one),
-    )
-    assert first_mismatch(recording) is None
-
-
-def test_one_rank_alone_agrees_with_itself():
-    assert first_mismatch(record(Rank(0).calls("all_reduce"), world_size=4)) is None
-    assert first_mismatch(record()) is None
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        [Rank(r).calls("all_reduce", line(3)).calls("barrier") for r in range(4)],
+        [Rank(0, 2).calls("all_reduce").calls("barrier"), Rank(1, 2).calls("all_reduce")],  # behind
+        [Rank(r).calls("broadcast", line(5 if r else 3), root=0, state=FENCED) for r in range(4)],
+        [Rank(r, 2).calls("gather", signature=gathers(r)) for r in range(2)],
+        [
+            Rank(0, 2).calls("all_to_all_single", shape=(4,), in_splits=(1, 3), out_splits=(1, 2)),
+            Rank(1, 2).calls("all_to_all_single", shape=(7,), in_splits=(2, 5), out_splits=(3, 5)),
+        ],
+        [Rank(0, 2).sends(1, state=CallState.ISSUED), Rank(1, 2).receives(0, state=CallState.ISSUED)],
+        [
+            Rank(0, 2).calls("all_reduce", group=ONE).calls("barrier", group=OTHER),
+            Rank(1, 2).calls("barrier", group=OTHER).calls("all_reduce", group=ONE),
+        ],
+        # Backends reduce elements, whatever their shape.
+        [Rank(0, 2).calls("all_reduce", shape=(3, 4)), Rank(1, 2).calls("all_reduce", shape=(12,))],
+        [Rank(0).calls("all_reduce")],
+        [],
+    ],
+    ids=["all alike", "behind", "lines of root and leaves", "lists on the root", "splits that fit", "point to point",
+         "groups of equal ranks", "another shape", "one rank", "none"],
+)  # fmt: skip
+def test_calls_that_agree(ranks):
+    assert first_mismatch(record(*ranks, world_size=4)) is None
 
 
 # -- who disagrees with whom
@@ -139,12 +124,6 @@ def test_the_kind_of_disagreement(code, op, usual, odd):
     assert found.remedy
 
 
-def test_the_same_count_in_another_shape_is_no_disagreement():
-    """Backends reduce elements, whatever their shape."""
-    recording = record(Rank(0, 2).calls("all_reduce", shape=(3, 4)), Rank(1, 2).calls("all_reduce", shape=(12,)))
-    assert first_mismatch(recording) is None
-
-
 BRANCHES = Script(
     """
     def main(rank):
@@ -169,8 +148,6 @@ def test_two_branches_of_one_decision_are_another_operation():
     found = finding(recording)
     assert (found.code, found.culprits, found.waiting) == ("DDP302", (2,), (0, 1, 3))
     assert found.where[0] == (2, BRANCHES.at("odd"))
-    assert "broadcast" in found.summary
-    assert "all_reduce" in found.summary
 
 
 def test_one_call_site_that_leads_into_two_functions_is_another_operation():
@@ -229,8 +206,6 @@ def test_three_kinds_of_calls_are_all_named():
     found = finding(recording)
     assert (found.culprits, found.sides) == ((), ((0, 1), (2,), (3,)))  # two of four are no majority
     assert found.waiting == ()
-    for op in ("all_reduce", "barrier", "all_gather"):
-        assert any(op in text for text in found.evidence)
 
 
 def test_a_rank_whose_own_last_call_was_like_the_others_is_told_so():
@@ -417,7 +392,6 @@ def test_without_a_source_the_calls_are_merely_unlike():
     recording = record(Rank(0, 2).waits("all_reduce", line(5)), Rank(1, 2).calls("barrier", line(9), state=FENCED))
     found = finding(recording)
     assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP302", (), (), ((0,), (1,)))
-    assert "all_reduce on rank 0, barrier on rank 1" in found.summary
     assert dict(found.where) == {0: line(5), 1: line(9)}
 
 
@@ -428,7 +402,6 @@ def test_of_two_ranks_the_one_that_made_the_call_differently_before_is_named(cul
         rank.calls("all_reduce", line(5), shape=(3,) if number == culprit else (4,), state=FENCED)
     found = finding(record(*ranks))
     assert (found.code, found.culprits, found.waiting, found.sides) == ("DDP303", (culprit,), (1 - culprit,), ())
-    assert found.summary.startswith(f"Rank {culprit} uses a different shape")
     assert any(f"Rank {culprit}'s previous call" in text for text in found.evidence)
 
 
@@ -487,28 +460,6 @@ def test_where_names_every_rank_of_many_sides_once(size):
     assert sorted(rank for rank, _ in found.where) == list(range(size))
 
 
-def test_three_kinds_of_calls_are_told_by_side():
-    shapes = (4, 4, 5, 6)
-    found = finding(
-        record(*(Rank(r).calls("all_reduce", line(3), shape=(s,), state=FENCED) for r, s in enumerate(shapes)))
-    )
-    assert (found.code, found.sides) == ("DDP303", ((0, 1), (2,), (3,)))
-    assert found.summary.endswith(
-        ": all_reduce of [4] on ranks 0 and 1, all_reduce of [5] on rank 2, all_reduce of [6] on rank 3."
-    )
-
-
-SAVES = Script(
-    """
-    def main(rank):
-        for step in range(6):  # loop
-            model(x).backward()  # train
-            if step % 3 == 2 and rank == 0:
-                save()  # save
-    """
-)
-
-
 def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash():
     """gloo ends the process in native code: that follows from the sizes."""
 
@@ -524,4 +475,3 @@ def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash(
     first = diagnose(recording).findings[0]
     assert (first.code, first.culprits) == ("DDP305", (2,))
     assert "Rank 2 sends 6 elements to rank 0, which expects 4." in first.evidence
-    assert "Exchange the sizes first" in first.remedy

@@ -30,7 +30,6 @@ def test_a_pipeline_whose_stages_count_differently():
     found = only_finding(recording)
     assert "Rank 1 waits for send 9 of rank 0; rank 0 has made 8." in found.evidence
     assert "Rank 0 waits for send 1 of rank 1 with tag 3; rank 1 has made 0." in found.evidence
-    assert found.remedy.startswith("Make as many sends as receives")
 
 
 def test_a_ring_of_receives():

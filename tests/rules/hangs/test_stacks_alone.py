@@ -123,7 +123,6 @@ def test_different_calls():
     ranks = [rank(number, frame("reduce"), "all_reduce") for number in range(3)]
     finding = the_finding(*ranks, rank(3, frame("barrier"), "barrier"))
     assert (finding.code, finding.culprits, finding.waiting) == ("DDP302", (3,), (0, 1, 2))
-    assert finding.summary.startswith("Ranks 0-3 are blocked in different calls: all_reduce at ")
     tie = the_finding(ranks[0], rank(1, frame("barrier"), "barrier"))
     assert (tie.code, tie.culprits, tie.sides) == ("DDP302", (), ((0,), (1,)))
 
@@ -140,7 +139,6 @@ def test_all_in_the_same_call():
     ranks = [rank(n, frame("reduce", rank=str(n), loss="<Tensor>"), "all_reduce") for n in range(2)]
     finding = the_finding(*ranks)
     assert (finding.code, finding.culprits, finding.waiting) == ("DDP318", (), (0, 1))
-    assert "ddpnb run --" in finding.remedy
     assert not any(" on rank 1" in text for text in finding.evidence)
 
 

@@ -48,7 +48,6 @@ def test_ranks_that_are_claimed_twice(claims, culprits):
     found = only_finding(record(*claiming(*claims)))
     assert (found.code, found.culprits) == ("DDP103", culprits)
     assert found.waiting == tuple(n for n in range(4) if n not in culprits)
-    assert f"rank {claims[culprits[0]]}, which another" in found.summary
     assert dict(found.where) == dict.fromkeys(range(4), INIT)
 
 
@@ -61,7 +60,6 @@ def test_ranks_that_do_not_exist(claims, culprits):
     found = only_finding(record(*claiming(*claims)))
     assert (found.code, found.culprits) == ("DDP101", culprits)
     assert found.waiting == tuple(n for n in range(4) if n not in culprits)
-    assert "does not exist in a world of 4" in found.summary
 
 
 def test_a_numbering_that_begins_with_one_is_everybodys_mistake():
@@ -116,7 +114,6 @@ def test_ranks_that_ended_without_joining(gone):
     assert (found.code, found.culprits) == ("DDP102", gone)
     assert found.waiting == tuple(n for n in range(4) if n not in gone)
     assert {site for rank, site in found.where if rank in found.waiting} == {INIT}
-    assert any("never called it" in text for text in found.evidence)
 
 
 def test_where_it_turned_away_is_only_a_guess():
@@ -218,7 +215,6 @@ def test_all_came_to_one_address_and_do_not_meet():
     ranks = [still(rank, 60.0) for rank in at_address("10.1.2.3:29500", "10.1.2.3:29500")]
     found = only_finding(record(*ranks))
     assert (found.code, found.culprits, found.waiting) == ("DDP104", (0, 1), ())
-    assert "10.1.2.3:29500" in found.summary
 
 
 def test_a_name_that_nobody_knows():
@@ -264,20 +260,40 @@ def test_a_group_of_the_others_that_is_made_already():
 
 
 ALL, PAIR, OTHER = [0, 1, 2, 3], [0, 1], [2, 3]
-GROUPS = Script("""
-    def main(rank):
-        if rank in (0, 1):
-            new_group([0, 1])   # inside
-        barrier()   # barrier
-""")
 
 
-@pytest.mark.parametrize("culprit", [0, 2])
-def test_a_member_that_ends_without_making_the_group(culprit):
-    ranks = [Rank(n).finishes() if n == culprit else Rank(n).makes_group(ALL, line(6), state="open") for n in range(4)]
-    found = only_finding(record(*ranks))
-    assert (found.code, found.culprits) == ("DDP108", (culprit,))
-    assert found.waiting == tuple(n for n in range(4) if n != culprit)
+def makes(rank, world, *lists):
+    """Made groups of these members, each at a line of its own, and is in the last of them."""
+    made = Rank(rank, world)
+    for members in lists:
+        made.makes_group(
+            members, line(10 * len(members) + members[0]), state="open" if members is lists[-1] else "done"
+        )
+    return made
+
+
+TRIO = [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "culprits", "waiting"),
+    [
+        ([Rank(0).finishes(), *(makes(n, 4, ALL) for n in (1, 2, 3))], (0,), (1, 2, 3)),
+        ([makes(0, 4, ALL), makes(1, 4, ALL), Rank(2).finishes(), makes(3, 4, ALL)], (2,), (0, 1, 3)),
+        ([makes(0, 4, [0, 1, 3]), *(makes(n, 4, ALL) for n in (1, 2, 3))], (0,), None),
+        ([*(makes(n, 4, ALL) for n in (0, 1, 2)), makes(3, 4, [0, 1, 3])], (3,), None),
+        ([makes(0, 2, [0, 1]), makes(1, 2, [1], [0, 1])], (0,), None),
+        ([makes(0, 4, ALL), *(makes(n, 4, ALL[1:], ALL) for n in (1, 2, 3))], (0,), None),
+        ([makes(0, 4, PAIR), makes(1, 4, PAIR), makes(2, 4, PAIR, OTHER), makes(3, 4, OTHER)], (3,), None),
+        ([makes(0, 3, TRIO), makes(1, 3, TRIO)], (2,), (0, 1)),
+    ],
+    ids=["a member ends", "another ends", "another list", "another list on the last", "of two one left a group out",
+         "one left a group out", "another order", "nothing is known of it"],
+)  # fmt: skip
+def test_a_rank_that_does_not_make_the_groups_of_the_others(ranks, culprits, waiting):
+    found = only_finding(record(*ranks, world_size=ranks[0].world))
+    assert (found.code, found.culprits) == ("DDP108", culprits)
+    assert waiting is None or found.waiting == waiting
 
 
 def test_the_decision_that_keeps_a_rank_from_making_it():
@@ -291,28 +307,6 @@ def test_the_decision_that_keeps_a_rank_from_making_it():
     found = only_finding(record(ranks[0], Rank(1, 3).finishes(), ranks[1], script=script))
     assert (found.code, found.culprits, [rank for rank, _ in found.where]) == ("DDP108", (1,), [0, 2])
     assert found.hint is not None and found.hint.reason.startswith("`if rank == 1: return`")
-
-
-@pytest.mark.parametrize("culprits", [(0,), (3,)], ids=str)
-def test_lists_that_are_unlike_the_others(culprits):
-    ranks = [Rank(n).makes_group([0, 1, 3] if n in culprits else ALL, line(6), state="open") for n in range(4)]
-    found = only_finding(record(*ranks))
-    assert (found.code, found.culprits) == ("DDP108", culprits)
-    assert dict(found.where)[culprits[0]] == line(6)
-    assert any("[0, 1, 3]" in text for text in found.evidence)
-
-
-@pytest.mark.parametrize("world", [2, 4])
-def test_of_two_the_one_that_left_a_group_out_is_to_blame(world):
-    """Rank 0 makes the second group at once, where the others make theirs first."""
-    everybody = list(range(world))
-    ranks = [Rank(0, world).makes_group(everybody, line(8), state="open")]
-    for number in range(1, world):
-        ranks.append(
-            Rank(number, world).makes_group(everybody[1:], line(6)).makes_group(everybody, line(8), state="open")
-        )
-    found = only_finding(record(*ranks))
-    assert (found.code, found.culprits) == ("DDP108", (0,))
 
 
 def test_a_rank_that_has_forgotten_its_first_groups_made_none_instead_of_another():
@@ -344,19 +338,6 @@ def test_a_table_of_groups_that_one_rank_goes_through_the_other_way():
     assert (found.code, found.culprits, found.sides) == ("DDP108", (), ((0,), (1,)))
 
 
-def test_groups_in_another_order():
-    ranks = []
-    for number in range(4):
-        first, second = (OTHER, PAIR) if number == 3 else (PAIR, OTHER)
-        rank = Rank(number)
-        if number in first:
-            ranks.append(rank.makes_group(first, line(6), state="open"))
-        else:
-            ranks.append(rank.makes_group(first, line(6)).makes_group(second, line(7), state="open"))
-    found = only_finding(record(*ranks))
-    assert (found.code, found.culprits) == ("DDP108", (3,))
-
-
 def test_each_pair_makes_its_own_group_locally():
     """use_local_synchronization=True: only members call, each its own list."""
     ranks = [
@@ -376,13 +357,6 @@ def test_groups_that_all_ranks_make():
 def test_a_group_that_all_are_just_making():
     ranks = [Rank(n).makes_group(ALL, line(6), state="open") for n in range(4)]
     assert diagnose(record(*ranks)).errors == ()
-
-
-def test_a_member_of_which_nothing_is_known():
-    """It may be on another host, whose recording nobody has: then it is named, not looked up."""
-    ranks = [Rank(n, 3).makes_group([0, 1, 2], line(6), state="open") for n in (0, 1)]
-    found = only_finding(record(*ranks, world_size=3))
-    assert (found.code, found.culprits, found.waiting) == ("DDP108", (2,), (0, 1))
 
 
 @pytest.mark.parametrize("members", [None, "0,1", [None, "x"], 7])
@@ -416,7 +390,6 @@ def in_rpc(number, world=2, address="tcp://a:1"):
 def test_a_rank_that_never_comes_to_init_rpc():
     found = only_finding(record(in_rpc(0), Rank(1, 2).absent().finishes()))
     assert (found.code, found.culprits, found.waiting) == ("DDP102", (1,), (0,))
-    assert "blocked forever in init_rpc" in found.summary and "call init_rpc" in found.remedy
     assert found.where == ((0, INIT),)
 
 
@@ -439,5 +412,3 @@ def test_a_mesh_that_its_members_alone_make():
         ranks[number].makes_group([2, 3], line(4), state="open", maker="DeviceMesh")
     (found,) = diagnose(record(*ranks)).errors
     assert (found.code, found.sides) == ("DDP108", ((0, 1), (2, 3)))
-    assert found.summary.startswith("The ranks' groups of DeviceMesh do not match: [0]")
-    assert found.remedy.startswith("Make each DeviceMesh on all ranks")

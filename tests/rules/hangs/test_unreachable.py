@@ -18,10 +18,8 @@ def ranks(size=4):
 def test_the_host_is_named_and_who_waits_for_it():
     found = only_finding(record(*ranks(), silent_hosts=SILENT))
     assert (found.code, found.culprits, found.waiting, found.certainty) == ("DDP708", (), (0, 1), "timed")
-    assert found.summary == "Host beta (ranks 2 and 3) does not answer: what these ranks do is not known."
     assert found.collective.title == "all_reduce #2"
     assert [rank for rank, _ in found.where] == [0, 1]
-    assert found.evidence[0].startswith("The last call of rank 2 that is known is all_reduce #1 of default_pg")
 
 
 def test_without_it_the_same_ranks_say_nothing():

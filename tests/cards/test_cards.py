@@ -1,0 +1,74 @@
+"""The whole text of a card for each finding.
+
+The first line of ``DDPxxx.txt`` (or ``DDPxxx-WORDS.txt``, where a finding has several forms) names a recording of
+``tests/recordings``, or a function of ``written.py``; what follows is the diagnosis as a terminal of 100 columns shows it.
+``pytest --accept tests/cards`` writes the texts again: read the diff as a stranger would.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ddpnb.model import recording_file
+from ddpnb.model.findings import Diagnosis
+from ddpnb.rules.finding_types import declared
+from tests.cards import written
+from tests.language import disagreements, idiom
+from tests.recordings.portable import without_tracer
+from tests.recordings.scenario import FOLDER, diagnosed
+
+HERE = Path(__file__).parent
+MOST_WORDS = 20  # of a summary: it is a title
+# Findings that have a longer one in some recording.
+LONG = frozenset(
+    "DDP108 DDP109 DDP301 DDP302 DDP303 DDP304 DDP305 DDP306 DDP307 DDP308 DDP309 DDP310 DDP312 DDP313 DDP314 DDP316 DDP319 "
+    "DDP403 DDP404 DDP409 DDP411 DDP415 DDP417 DDP502 DDP503 DDP507 DDP602 DDP606 DDP706".split()
+)
+CARDS = sorted(path.stem for path in HERE.glob("DDP*.txt"))
+PATIENCE = 1.0  # shorter than the run of any recording
+
+
+def shown(source: str) -> tuple[Diagnosis, str]:
+    """The diagnosis of a recording, and its text without the path of the project."""
+    folder, _, name = source.partition("/")
+    if folder == "written":
+        recording = getattr(written, name)()
+    else:
+        recording = without_tracer(recording_file.load(FOLDER / f"{source}.ddpnb"))
+    diagnosis = diagnosed(recording, PATIENCE)
+    return diagnosis, str(diagnosis)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_has_the_expected_text(name, request):
+    path = HERE / f"{name}.txt"
+    source = path.read_text().partition("\n")[0]
+    diagnosis, text = shown(source)
+    assert name.partition("-")[0] in [finding.code for finding in diagnosis.findings]
+    expected = f"{source}\n\n{text}\n"
+    if request.config.getoption("--accept"):
+        path.write_text(expected)
+    assert path.read_text() == expected
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_card_is_plain_english(name):
+    text = (HERE / f"{name}.txt").read_text()
+    said = " ".join(line for line in text.split("\n") if not re.search(r"^ *(?:[\d, -]*[>→-]*)? *\d+ \| ", line))
+    assert idiom(said) + disagreements(" ".join(said.split())) == []
+
+
+def test_each_finding_has_a_card():
+    """A code that only messages of torch lead to is declared nowhere: its texts are those of ``rules/messages``."""
+    assert sorted({name.partition("-")[0] for name in CARDS}) == sorted(declared())
+
+
+def test_a_title_is_short():
+    found = [one for path in FOLDER.rglob("*.json") for one in json.loads(path.read_text())["findings"]]
+    long = {one["code"] for one in found if len(one["summary"].split()) > MOST_WORDS}
+    assert sorted(long - LONG) == []
+    assert sorted(LONG - long) == [], "now short: take them out of LONG"
