@@ -69,7 +69,7 @@ class Stop:
 
     ``waiting``: those that wait. ``gone``: those for which they wait, or that have failed. ``standings`` and ``waits_for``: of all
     ranks, when it happened. ``collective``: whose calls differ. ``left``: how a side left its way. ``lost``: ranks that lost
-    their connection to one that failed.
+    their connection to one that failed. ``secondary``: these failed since another one did, of which nothing is known.
     """
 
     waits: Waits
@@ -81,6 +81,7 @@ class Stop:
     collective: Collective | None = None
     left: Departure | None = None
     lost: tuple[int, ...] = ()
+    secondary: bool = False
 
     @property
     def cell(self) -> tuple[Waits, Awaited, Left | None]:
@@ -196,6 +197,7 @@ def failures(
                 standing,
                 found_waits,
                 lost=others,
+                secondary=consequences,
             )
         )
     return found
@@ -284,7 +286,8 @@ def _of_calls(recording: Recording, part: Stop, ended: tuple[int, ...]) -> Stop 
     calls = part.calls
     p2p = any(call.is_p2p for call in calls.values())
     silent = part.gone and all(endings.is_consequence(recording.ranks[rank]) for rank in ended)
-    if silent and recording.report is not None:
+    unknown = not ended and any(rank not in part.standings for rank in part.gone)
+    if unknown or (silent and recording.report is not None):
         return replace(part, waits=Waits.POINT_TO_POINT if p2p else Waits.COLLECTIVE)
     awaited = Awaited.ENDED if ended else Awaited.EACH_OTHER
     if p2p:

@@ -76,6 +76,7 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
         instead=finding,
         collective=finding.collective,
         tensors=first.tensors,
+        certainty="proven" if named else finding.certainty,
         severity="error",  # it ended a rank, whatever its type
         hint=first.hint,
     )

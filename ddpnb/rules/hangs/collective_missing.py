@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ddpnb.facts.departures import Left, calls_like
+from ddpnb.facts.endings import is_fence_stop
 from ddpnb.facts.reported_calls import calls_known, first_call_of, last_call, members_known, overwritten
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stops import Awaited, Stop, Waits
@@ -108,6 +109,8 @@ def _ended(recording: Recording, stop: Stop) -> Draft:
         waiting,
         evidence=ended_lines(recording, stop),
         collective=call,
+        # What the fence has refused is known only where the other calls are.
+        certainty="likely" if any(is_fence_stop(recording.ranks[rank].ending) for rank in missing) else "proven",
         hint=stop.left.hint if stop.left is not None else None,
         stop=stop,
     )

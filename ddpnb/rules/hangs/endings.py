@@ -119,6 +119,8 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
         ranks,
         "Start with the first rank that fails, or with what they have in common: none of them waits for another."
         if everywhere
+        else LOOK_AT_FIRST
+        if stop.secondary
         else _remedy(records[0], waited_for=bool(waiting)),
         {
             rank: waits[rank].standing.site if rank in waits and rank in waiting else last_site(recording.ranks[rank])
@@ -128,7 +130,7 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
         evidence=evidence,
         kind=RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         collective=call,
-        certainty="likely" if all(record.unrecorded for record in records) else "proven",
+        certainty="likely" if stop.secondary or all(record.unrecorded for record in records) else "proven",
         stop=stop,
     )
 

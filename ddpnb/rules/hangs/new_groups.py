@@ -44,7 +44,8 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
     grouping = stop.among(RankState.CREATING_GROUP)
     absent = frozenset[int]().union(*{stop.waits_for[rank].missing for rank in grouping})
     unlike, sides, turn = _unlike_lists(standings)
-    culprits = unlike or ([] if sides else sorted(absent.difference(grouping)) or grouping)
+    late = {rank for rank in absent if rank in standings and rank not in stop.gone and rank not in waiting}
+    culprits = unlike or ([] if sides else sorted(absent.difference(grouping, late)) or grouping)
     named = culprits or sorted(rank for side in sides[1:] for rank in side)
     odd = {*unlike, *(named if sides else ())}
     held = tuple(rank for rank in waiting if rank not in named)
@@ -85,6 +86,7 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
         sides,
         evidence,
         first=tuple(before.items()),
+        certainty="likely" if len(standings) < recording.world_size else "proven",
         hint=hints.deciding_branch(recording, path) if never_called else None,
         moments=tuple(
             (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
