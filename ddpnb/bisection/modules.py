@@ -108,10 +108,9 @@ def _pass(who: str, record: RankRecord, number: int) -> Pass:
     first = next((one for one in samples if (one.kind, one.turn) == ("forward", 1)), None)
     outputs, gradients = (
         {
-            name: float(value)
+            name: value
             for sample in sorted((s for s in samples if s.kind == kind), key=lambda one: one.turn)
-            for name, value in sample.facts.items()
-            if isinstance(value, (int, float))
+            for name, value in sample.values.items()
         }
         for kind in ("outputs", "local")
     )

@@ -18,6 +18,7 @@ from ddpnb.control.groups import Groups
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.control.release import Releasing
 from ddpnb.explanation import explain
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.files import write_whole
 from ddpnb.model import phrases
 from ddpnb.model.checks import Check, CollectiveTime
@@ -29,7 +30,7 @@ from ddpnb.render import card, checkup, markup
 from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
 from ddpnb.render.terminal import output
-from ddpnb.rules import rules
+from ddpnb.rules import engine
 from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE
 from ddpnb.rules.finding_types import type_of
 from ddpnb.rules.hangs.startup import WORLD_INCOMPLETE
@@ -186,7 +187,8 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
         more, collectives = measurements.take(ranks, startup, checks)
         checks = [*more, *checks]
     logs = {rank: startup.log(rank) for rank in range(ranks.size)}
-    findings = [*(_of_errors(state) or _of_waits(state)), *rules.environment(groups.startup_recording())]
+    of_environment = engine.ask(Snapshot(groups.startup_recording()), engine.of_package("environment"))
+    findings = [*(_of_errors(state) or _of_waits(state)), *of_environment]
     timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
     releasing.release()
     found = (*_once(findings), *_of_checks(checks, findings))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import islice
+from typing import Any, Self, cast, overload
 
 from ddpnb.model.calls import NO_SITE, Site
 
@@ -96,6 +97,68 @@ class Digest:
     norm: float | None = None
 
 
+class _Fact:
+    """A fact of a Sample under the name of the attribute. ``of_step``: a rank writes it beside the settings of an optimizer."""
+
+    def __init__(self, *, of_step: bool = False) -> None:
+        self.of_step = of_step
+
+    def __set_name__(self, owner: type[object], name: str) -> None:
+        self.name = name
+
+
+class Number(_Fact):
+    """One that is a number; None where it is missing or no number."""
+
+    @overload
+    def __get__(self, sample: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self, sample: Sample, owner: type[object]) -> float | None: ...
+    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | float | None:
+        return self if sample is None else _number(sample.facts.get(self.name))
+
+
+class Text(_Fact):
+    """One that is a text, of a bounded length; empty where it is missing."""
+
+    @overload
+    def __get__(self, sample: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self, sample: Sample, owner: type[object]) -> str: ...
+    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | str:
+        return self if sample is None else str(sample.facts.get(self.name) or "")[:_TEXT]
+
+
+class Place(_Fact):
+    """One that is a place in the source; ``NO_SITE`` where it is missing or none."""
+
+    @overload
+    def __get__(self, sample: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self, sample: Sample, owner: type[object]) -> Site: ...
+    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | Site:
+        if sample is None:
+            return self
+        value = sample.facts.get(self.name)
+        return Site.from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else NO_SITE
+
+
+class Names(_Fact):
+    """One that is a list of names; None where it is missing or no list."""
+
+    @overload
+    def __get__(self, sample: None, owner: type[object]) -> Self: ...
+    @overload
+    def __get__(self, sample: Sample, owner: type[object]) -> tuple[str, ...] | None: ...
+    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | tuple[str, ...] | None:
+        if sample is None:
+            return self
+        value = sample.facts.get(self.name)
+        if not isinstance(value, (list, tuple)):
+            return None
+        return tuple(str(name)[:_LONGEST] for name in islice(cast("Iterable[object]", value), _MOST))
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Digests of one model on one rank at one moment.
@@ -107,7 +170,7 @@ class Sample:
     run in the same processes ended, with its number as the turn and its name as the fact ``run``).
     ``turn`` counts the samples of this kind and model from 1, sampled or not; ``step`` the optimizer
     steps before it. ``digests`` may hold a part of the tensors: all ranks choose the same parts in the
-    same turn.
+    same turn. ``facts`` are as a rank wrote them: what reads them asks the attributes below, which are bounded.
     """
 
     model: int
@@ -119,15 +182,76 @@ class Sample:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
     digests: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
 
+    # forward
+    sync = Number()  # 1: the backward pass after it synchronises
+    training = Number()
+    buffers_synced = Number()  # 1: it gave all ranks the buffers of rank 0
+    inputs_hash = Number()
+    inputs_finite = Number()  # of a backward pass too, whose loss is not finite
+    inputs = Text()  # their structure: types, keys, dimensions
+    # gradients: since the optimizer step before
+    forwards = Number(of_step=True)
+    synced = Number(of_step=True)  # of these forwards
+    backwards = Number(of_step=True)
+    bypass = Number(of_step=True)
+    bypass_site = Place(of_step=True)  # where the module was called without its wrapper
+    outstanding = Number(of_step=True)  # calls that nothing has waited for
+    arrived_finite = Number(of_step=True)  # the gradient that came back to the model
+    scheduled = Number(of_step=True)  # steps of its schedulers
+    as_reduced = Number(of_step=True)  # 1: what the synchronisation made of them; 0: it is not; -1: not known
+    as_left = Number(of_step=True)  # the same of what torch made of them since
+    made = Number(of_step=True)  # the number of the optimizer, or of a scaler
+    edited = Names(of_step=True)  # settings that something other than torch has changed
+    # backward
+    loss = Number()
+    graph = Text()  # the last operations that made the loss
+    unused = Names()  # parameters that it does not reach
+    # clip, scale
+    norm = Number()
+    max_norm = Number()
+    scale = Number()
+    # earlier
+    run = Text()
+    steps = Number()
+
+    @property
+    def factors(self) -> tuple[float, ...]:
+        """The numbers by which the loss of a backward pass was multiplied, the last first."""
+        return self.numbers("factor")
+
+    @property
+    def settings(self) -> Mapping[str, float | str]:
+        """The settings of the optimizer at ``gradients``, with its class as ``optimizer``."""
+        given = self.facts.items() if self.kind == "gradients" else ()
+        checked = ((name, _setting(value)) for name, value in given if name not in _NO_SETTINGS)
+        return {name[:_LONGEST]: value for name, value in islice(checked, _MOST) if value is not None}
+
+    @property
+    def values(self) -> Mapping[str, float]:
+        """All facts that are numbers: the digests of ``outputs`` and ``local``, by the name of a module or tensor."""
+        checked = ((name, _number(value)) for name, value in self.facts.items())
+        return {name[:_LONGEST]: value for name, value in islice(checked, _MOST) if value is not None}
+
     def number(self, name: str) -> float | None:
         """A fact that is a number; None where it is missing or no number."""
-        value = self.facts.get(name)
-        try:
-            return float(value) if isinstance(value, (int, float)) else None
-        except OverflowError:
-            return None
+        return _number(self.facts.get(name))
 
     def numbers(self, prefix: str) -> tuple[float, ...]:
         """The facts with this prefix that are numbers, in their order."""
         found = (self.number(name) for name in self.facts if name.startswith(prefix))
         return tuple(value for value in found if value is not None)
+
+
+_TEXT, _LONGEST, _MOST = 4000, 400, 10_000  # characters of a text, and of a name; names in a list
+_NO_SETTINGS = frozenset(name for name, one in vars(Sample).items() if isinstance(one, _Fact) and one.of_step)
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value) if isinstance(value, (int, float)) else None
+    except OverflowError:
+        return None
+
+
+def _setting(value: object) -> float | str | None:
+    return value[:_LONGEST] if isinstance(value, str) else _number(value)

@@ -7,6 +7,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pkgutil import walk_packages
+from types import ModuleType
 
 import ddpnb.rules
 from ddpnb.facts.snapshot import Snapshot
@@ -19,10 +20,15 @@ _ORDER = {"error": 0, "warning": 1, "note": 2}
 @cache
 def rules() -> tuple[Rule, ...]:
     """All rules, in the order in which they are asked."""
-    for package in walk_packages(ddpnb.rules.__path__, "ddpnb.rules."):
-        if not package.name.endswith("__main__"):
-            import_module(package.name)
+    modules()
     return in_order(RULES)
+
+
+@cache
+def modules() -> tuple[ModuleType, ...]:
+    """All modules with rules."""
+    names = (package.name for package in walk_packages(ddpnb.rules.__path__, "ddpnb.rules."))
+    return tuple(import_module(name) for name in names if not name.endswith("__main__"))
 
 
 def of_package(name: str) -> tuple[Rule, ...]:

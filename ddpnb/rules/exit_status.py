@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from ddpnb.facts.places import known
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import last_site
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.facts.tracebacks import user_line
+from ddpnb.model.calls import CallState, Site
+from ddpnb.model.findings import FindingType
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, each, family, say
 from ddpnb.texts import shortened
 
 EXIT_CODE_MASKED = FindingType("DDP701", "exit-code-masked")
@@ -17,92 +19,95 @@ EXIT_CODE_MASKED = FindingType("DDP701", "exit-code-masked")
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
 _OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILINE)
-_FRAME = re.compile(r'^ {1,8}File "(.{1,400})", line (\d{1,7}), in (.{1,200})$', re.MULTILINE)
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib/python\d|ddpnb/recorder/)|^<")
 
 
-def find(recording: Recording) -> Finding | None:
-    return _printed_failure(recording) or _left_by_force(recording) or _became_zero(recording)
+@family(EXIT_CODE_MASKED, needs=())
+def exit_status(snap: Snapshot) -> Iterable[Draft]:
+    """A launcher counts what failed as success."""
+    return _printed_failure(snap) or _left_by_force(snap) or _became_zero(snap)
 
 
-def _printed_failure(recording: Recording) -> Finding | None:
-    """DDP701: a rank exits with status 0 right after printing a traceback."""
-    places: dict[int, Site] = {}
-    last: dict[int, str] = {}
-    for rank, record in recording.ranks.items():
-        if record.ending is None or not record.ending.well or record.ending.how == "died":
-            continue
-        output = record.output.replace("\r", "")
-        starts = [match.start() for match in _TRACEBACK.finditer(output)]
-        if not starts:
-            continue
-        told = output[starts[-1] :].splitlines()
-        end = next((n for n, line in enumerate(told[1:], 1) if line and not line.startswith(" ")), len(told) - 1)
-        after = [line for line in told[end + 1 :] if line.strip()]
-        if not _OTHERWHERE.search(output[max(0, starts[-1] - 200) : starts[-1]]) and len(after) > 1:
-            continue  # the script continued after it
-        frames = [m for m in _FRAME.finditer("\n".join(told[: end + 1])) if not _LIBRARY.search(m[1])]
-        places[rank] = Site(frames[-1][1], int(frames[-1][2]), frames[-1][3]) if frames else NO_SITE
-        last[rank] = shortened(told[end], 200) if told else ""
-    if not places:
+def _printed_failure(snap: Snapshot) -> list[Draft]:
+    """A rank exits with status 0 right after printing a traceback."""
+    failed = snap.ranks.of(_last_error)
+    if not failed:
+        return []
+    first = next(iter(failed.values()))[1].split(":")[0] or "a traceback"
+    return [
+        Draft(
+            say("{who} failed but exited with status 0, after {first}.", failed, first=first),
+            tuple(failed),
+            "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
+            "check how they ended. A launcher detects a failure by the exit status only.",
+            failed.of(lambda found: found[0]),
+            evidence=each(
+                failed,
+                lambda rank: f"Rank {rank} exited with status 0; the last error that it printed: {failed[rank][1]}",
+            ),
+            certainty="likely",
+        )
+    ]
+
+
+def _last_error(record: RankRecord) -> tuple[Site, str] | None:
+    """The place and the last line of the traceback that a rank printed before it exited with status 0, if it did not continue."""
+    if record.ending is None or not record.ending.well or record.ending.how == "died":
         return None
-    ranks = tuple(sorted(places))
-    return Finding(
-        EXIT_CODE_MASKED,
-        f"{phrases.ranks(ranks, True)} failed but exited with status 0, after "
-        f"{last[ranks[0]].split(':')[0] or 'a traceback'}.",
-        ranks,
-        where=known((rank, places[rank]) for rank in ranks),
-        evidence=tuple(
-            f"Rank {rank} exited with status 0; the last error that it printed: {last[rank]}" for rank in ranks[:8]
-        ),
-        remedy="Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
-        "check how they ended. A launcher detects a failure by the exit status only.",
-        certainty="likely",
-    )
-
-
-def _left_by_force(recording: Recording) -> Finding | None:
-    """DDP701: all processes exit with status 0, some of them inside a call that the others did not reach."""
-    if not recording.ranks or not all(left_quietly(record) for record in recording.ranks.values()):
+    output = record.output.replace("\r", "")
+    starts = [match.start() for match in _TRACEBACK.finditer(output)]
+    if not starts:
         return None
-    last = {rank: calls[-1] for rank, r in recording.ranks.items() if (calls := [c for c in r.calls if c.seq])}
-    lost = {rank: call for rank, call in sorted(last.items()) if call.state.name != "COMPLETED"}
+    told = output[starts[-1] :].splitlines()
+    end = next((n for n, line in enumerate(told[1:], 1) if line and not line.startswith(" ")), len(told) - 1)
+    after = [line for line in told[end + 1 :] if line.strip()]
+    if not _OTHERWHERE.search(output[max(0, starts[-1] - 200) : starts[-1]]) and len(after) > 1:
+        return None  # the script continued after it
+    return user_line("\n".join(told[: end + 1])), shortened(told[end], 200)
+
+
+def _left_by_force(snap: Snapshot) -> list[Draft]:
+    """All processes exit with status 0, some of them inside a call that the others did not reach."""
+    if not all(left_quietly(record) for record in snap.ranks.values()):
+        return []
+    last = snap.ranks.of(lambda record: next((call for call in reversed(record.calls) if call.seq), None))
+    lost = last.of(lambda call: call if call.state is not CallState.COMPLETED else None)
     reached = max((call.seq for call in lost.values()), default=0)
-    first = [rank for rank, call in sorted(last.items()) if call.seq < reached]
+    first = tuple(rank for rank, call in last.items() if call.seq < reached)
     if not first:
-        return None
-    return Finding(
-        EXIT_CODE_MASKED,
-        f"{phrases.ranks(first, True)} exited with status 0 in the middle of the run.",
-        tuple(first),
-        where=known((rank, last_site(recording.ranks[rank])) for rank in first),
-        evidence=tuple(
-            f"Rank {rank} was in {call.title} then, and exited with status 0 too." for rank, call in lost.items()
-        )[:8],
-        remedy="Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
-    )
+        return []
+    return [
+        Draft(
+            say("{who} exited with status 0 in the middle of the run.", first),
+            first,
+            "Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+            snap.ranks.among(first).of(last_site),
+            evidence=each(
+                lost, lambda rank: f"Rank {rank} was in {lost[rank].title} then, and exited with status 0 too."
+            ),
+        )
+    ]
 
 
-def _became_zero(recording: Recording) -> Finding | None:
-    """DDP701: a number that the system cuts to 0 was to say that the program failed."""
-    asked = {
-        rank: ending.asked
-        for rank, record in sorted(recording.ranks.items())
-        if (ending := record.ending) is not None and ending.asked and not ending.code
-    }
-    if not asked:
-        return None
-    ranks = tuple(asked)
-    return Finding(
-        EXIT_CODE_MASKED,
-        f"{phrases.ranks(ranks, True)} exited with status 0 although the code was {asked[ranks[0]]}: the system keeps one byte of it.",
-        ranks,
-        where=known((rank, last_site(recording.ranks[rank])) for rank in ranks),
-        evidence=tuple(f"Rank {rank} {recording.ranks[rank].ending}." for rank in ranks[:8]),
-        remedy="Exit with a status between 1 and 255 if this was a failure: a launcher counts 0 as success.",
-        severity="warning",
-    )
+def _became_zero(snap: Snapshot) -> list[Draft]:
+    """A number that the system cuts to 0 was to say that the program failed."""
+    cut = snap.ranks.of(lambda record: e if (e := record.ending) is not None and e.asked and not e.code else None)
+    if not cut:
+        return []
+    asked = next(iter(cut.values())).asked
+    return [
+        Draft(
+            say(
+                "{who} exited with status 0 although the code was {asked}: the system keeps one byte of it.",
+                cut,
+                asked=asked,
+            ),
+            tuple(cut),
+            "Exit with a status between 1 and 255 if this was a failure: a launcher counts 0 as success.",
+            snap.ranks.among(cut).of(last_site),
+            evidence=each(cut, lambda rank: f"Rank {rank} {cut[rank]}."),
+            severity="warning",
+        )
+    ]
 
 
 def left_quietly(record: RankRecord) -> bool:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
-from pkgutil import walk_packages
 
-import ddpnb.rules
 from ddpnb.model.findings import FindingType
 from ddpnb.rules import catalogue, engine
 
@@ -14,10 +11,9 @@ from ddpnb.rules import catalogue, engine
 @cache
 def declared() -> dict[str, FindingType]:
     """The types that the modules of the diagnosis declare, by code."""
-    packages = (one.name for one in walk_packages(ddpnb.rules.__path__, "ddpnb.rules.") if "__main__" not in one.name)
-    values = [value for package in packages for value in vars(import_module(package)).values()]
-    values += [kind for rule in engine.rules() for kind in rule.kinds]
-    return {value.code: value for value in values if isinstance(value, FindingType)}
+    kinds = [kind for rule in engine.rules() for kind in rule.kinds]
+    kinds += [value for module in engine.modules() for value in vars(module).values() if isinstance(value, FindingType)]
+    return {kind.code: kind for kind in kinds}
 
 
 def type_of(code: str) -> FindingType:

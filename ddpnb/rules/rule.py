@@ -21,12 +21,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ddpnb.facts.once import once
 from ddpnb.facts.places import Placed
 from ddpnb.facts.snapshot import Part, PerRank, Snapshot
 from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
+from ddpnb.model.recording import Recording
+from ddpnb.model.replicas import Sample
 
 FEW = 8  # ranks with a line of their own
 #: In ``after``: any reason why ranks failed or are blocked.
@@ -184,6 +187,16 @@ class Refined(Draft):
         return replace(self.instead, type=self.kind or kinds[0], **self.changes)
 
 
+def of_samples(samples: Mapping[int, Sample], summary: str, culprits: Sequence[int], remedy: str, **more: Any) -> Draft:
+    """A Draft about replicas: where each rank took its sample, and when; the others wait, unless nobody is at fault.
+
+    ``more``: further fields of the Draft.
+    """
+    waiting = () if more.get("sides") and not culprits else phrases.besides(sorted(samples), culprits)
+    moments = tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items()))
+    return Draft(summary, culprits, remedy, samples, waiting=waiting, moments=moments, **more)
+
+
 _FIELDS = frozenset(one.name for one in fields(Finding))
 
 
@@ -209,6 +222,13 @@ def explained(instead: Finding, by: Finding, **changes: Any) -> Refined:
     """
     evidence = (*by.evidence, *phrases.observed(instead)[:2])
     return Refined(by.summary, instead=instead, by=by, changes={"evidence": evidence, **changes})
+
+
+@once
+def findings_of(recording: Recording, find: Find) -> tuple[Finding, ...]:
+    """What one rule finds in a Recording, asked alone: for what explains a failure by it."""
+    kinds = next(one.kinds for one in RULES if one.find is find)
+    return tuple(draft.finding(kinds) for draft in find(Snapshot(recording)))
 
 
 def say(text: str, who: Iterable[int] = (), **words: Any) -> str:

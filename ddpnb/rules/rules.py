@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.findings import Finding
@@ -31,22 +30,14 @@ class Row:
     effect: bool = False
 
 
-def _rules(stuck: frozenset[int]) -> tuple[Row, ...]:
+def _rules() -> tuple[Row, ...]:
     """All rules, causes before their effects."""
     return (
         Row(replicated.find),
         Row(call_swaps.find, effect=True),
-        Row(ddp_setup.find),
+        Row(stale_parameters.find),
         Row(replicas.find, effect=True),
         Row(not_synchronised.find, alone=True, effect=True),
-        Row(batches.find),
-        Row(numbers.find),
-        Row(partial(_environment, stuck=stuck)),
-        Row(own_ranks.find),
-        Row(exit_status.find),
-        Row(nothing_loaded.find),
-        Row(unwaited_work.find),
-        Row(resuming.find),
     )
 
 

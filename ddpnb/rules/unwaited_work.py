@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Iterable
 
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.lint.unwaited import Unwaited, unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState, Site
-from ddpnb.model.findings import Finding, FindingType, Hint
-from ddpnb.model.recording import Recording
+from ddpnb.model.findings import FindingType, Hint
+from ddpnb.rules.rule import Draft, family, say
 from ddpnb.source.branches import guards_of
 
 WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
 
 
-def find(recording: Recording) -> Finding | None:
-    """DDP316: after a line from which a call was made, the source uses the tensor before it waits."""
-    found = {path: unwaited(source) for path, source in sorted(recording.sources.items()) if _may_be_async(source)}
-    if not any(found.values()):
-        return None
+@family(WORK_NOT_WAITED, after=(WORK_NOT_WAITED.code,), needs=("calls",))
+def unwaited_work(snap: Snapshot) -> Iterable[Draft]:
+    """After a line from which a call was made, the source uses the tensor before it waits."""
+    sources = sorted(snap.recording.sources.items())
+    found = [(path, one) for path, source in sources if _may_be_async(source) for one in unwaited(source)]
+    if not found:
+        return
     made: dict[tuple[str, int], set[int]] = defaultdict(set)
     dropped: dict[tuple[str, int], set[int]] = defaultdict(set)
-    for rank, record in recording.ranks.items():
+    for rank, record in snap.ranks.items():
         # A rank makes thousands of calls from a few lines.
         calls = {(id(call.site), call.state is CallState.DROPPED): call for call in record.calls}.values()
         for call in calls:
@@ -32,16 +35,10 @@ def find(recording: Recording) -> Finding | None:
                 made[place].add(rank)
                 if call.state is CallState.DROPPED:
                     dropped[place].add(rank)
-    for path, ones in found.items():
-        source = recording.sources[path]
-        for one in ones:
-            place = path, one.line
-            if place in dropped:
-                return _thrown_away(path, one, sorted(dropped[place]))
-            if place in made:
-                guarded = one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
-                return _early_use(path, one, sorted(made[place]), guarded=bool(guarded))
-    return None
+    for path, one in found:
+        if (path, one.line) in made:
+            yield _unwaited(snap, path, one, sorted(made[path, one.line]), sorted(dropped[path, one.line]))
+            return
 
 
 def _may_be_async(source: str) -> bool:
@@ -51,36 +48,32 @@ def _may_be_async(source: str) -> bool:
 _WAIT = "Keep the handle and call handle.wait() before the tensor is read, changed or freed."
 
 
-def _thrown_away(path: str, one: Unwaited, ranks: list[int]) -> Finding:
-    """The Works of these ranks were deleted before anything waited for them."""
-    site = Site(path, one.line, one.function)
-    return Finding(
-        WORK_NOT_WAITED,
-        f"{phrases.ranks(ranks, True)} discarded the Work of {one.op}{phrases.at(site)} before anything waited for it.",
-        tuple(ranks),
-        where=tuple((rank, site) for rank in ranks),
-        remedy=_WAIT,
-        certainty="likely",
-        hint=Hint(path, one.line, one.reason.rstrip(".")),
-    )
+def _unwaited(snap: Snapshot, path: str, one: Unwaited, ranks: list[int], dropped: list[int]) -> Draft:
+    """``dropped``: the ranks whose Work was deleted before anything waited for it, which is proof that it was asynchronous.
 
-
-def _early_use(path: str, one: Unwaited, ranks: list[int], *, guarded: bool) -> Finding:
-    """The call was recorded; that it is asynchronous and used too early is read from the source: a warning."""
-    site = Site(path, one.line, one.function)
-    done = "changed" if one.changed else "used"
-    unknown = " That line is under a condition: which of these ranks reach it was not recorded."
-    finding = Finding(
-        WORK_NOT_WAITED,
-        f"{phrases.ranks(ranks, True)} called {one.op}{phrases.at(site)}. According to the source it is asynchronous, with no wait()"
-        + (f" before {one.tensor} is {done}." if one.use_line else "."),
-        tuple(ranks),
-        where=tuple((rank, site) for rank in ranks),
-        remedy=_WAIT,
-        severity="warning",
-        certainty="likely",
-        hint=Hint(path, one.line, f"{one.reason}{unknown if guarded else ''}".rstrip(".")),
+    Else that it is, and used too early, is read from the source: a warning.
+    """
+    site, hint = Site(path, one.line, one.function), one.reason
+    early = f" before {one.tensor} is {'changed' if one.changed else 'used'}" if one.use_line else ""
+    if dropped:
+        ranks = dropped
+        text = "{who} discarded the Work of {op}{at} before anything waited for it."
+    else:
+        text = "{who} called {op}{at}. According to the source it is asynchronous, with no wait(){early}."
+    source = snap.recording.sources[path]
+    guarded = not dropped and bool(
+        one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
     )
-    if guarded and len(ranks) > 1:
-        return replace(finding, culprits=(), sides=tuple((rank,) for rank in ranks))
-    return finding
+    if guarded:
+        hint += " That line is under a condition: which of these ranks reach it was not recorded."
+    open_question = guarded and len(ranks) > 1
+    return Draft(
+        say(text, ranks, op=one.op, at=phrases.at(site), early=early),
+        () if open_question else ranks,
+        "Keep the handle and call handle.wait() before the tensor is read, changed or freed.",
+        dict.fromkeys(ranks, site),
+        sides=tuple((rank,) for rank in ranks),
+        severity=None if dropped else "warning",
+        certainty="likely",
+        hint=Hint(path, one.line, hint.rstrip(".")),
+    )

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ddpnb.model.calls import Site
+from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.model.names import UNDECODABLE
 from ddpnb.model.replicas import Model, Sample, TensorSpec
 
@@ -58,3 +58,45 @@ def test_a_fact_that_is_a_number(value, number):
 def test_numbers_keep_their_order():
     facts = {"group 1: lr": 3, "lr": 1, "factor 1": 2.0, "factor 2": "x", "factor 3": 4.0}
     assert Sample(0, "gradients", 1, facts=facts).numbers("factor") == (2.0, 4.0)
+
+
+def test_settings_of_an_optimizer_are_what_has_no_attribute_of_its_own():
+    facts = {
+        "forwards": 2,
+        "made": 1,
+        "edited": ["lr"],
+        "optimizer": "SGD",
+        "lr": 0.1,
+        "steps": 3,
+        "betas": [1],
+        "x": 10**400,
+    }
+    sample = Sample(0, "gradients", 1, facts=facts)
+    assert sample.settings == {"optimizer": "SGD", "lr": 0.1, "steps": 3.0}
+    assert Sample(0, "forward", 1, facts=facts).settings == {}
+
+
+def test_digests_of_modules_are_numbers():
+    facts = {"fc": 3, "head": 0.5, "odd": "x", "huge": 10**400, "x" * 5000: 1}
+    assert Sample(0, "outputs", 1, facts=facts).values == {"fc": 3.0, "head": 0.5, "x" * 400: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("value", "site"),
+    [
+        ({"file": "a.py", "line": 3, "function": "f"}, Site("a.py", 3, "f")),
+        ({}, NO_SITE), ({"line": "x"}, NO_SITE), ("a.py:3", NO_SITE), (None, NO_SITE),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_fact_that_is_a_place(value, site):
+    assert Sample(0, "gradients", 1, facts={"bypass_site": value}).bypass_site == site
+
+
+def test_facts_are_bounded_and_of_their_types():
+    hostile = Sample(
+        0, "backward", 1, facts={"loss": "1", "graph": "x" * 5000, "unused": ["w" * 5000, 7], "edited": "lr"}
+    )
+    assert (hostile.loss, len(hostile.graph), hostile.edited) == (None, 4000, None)
+    assert hostile.unused is not None and [len(name) for name in hostile.unused] == [400, 1]
+    assert (Sample(0, "backward", 1).unused, Sample(0, "backward", 1).inputs) == (None, "")

@@ -32,6 +32,7 @@ from ddpnb.model.recording import Child, Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.rules import diagnose as module
 from ddpnb.rules import engine
+from ddpnb.rules.rule import Find
 from tests.rules.training import Training
 
 #: as for a job that nobody watches: rules that need patience make errors
@@ -349,10 +350,15 @@ def recorded(make, world=4, script=None):
     return record(*(make(Rank(number, world)) for number in range(world)), script=script)
 
 
-def asked(code: str, recording: Recording, *failures: Finding) -> list[Finding]:
-    """What the rules of this code find, asked alone."""
-    rules = [rule for rule in engine.rules() if code in rule.codes]
-    return [one for one in engine.ask(Snapshot(recording, failures=failures), rules) if one.code == code]
+def asked(which: str | Find, recording: Recording, *failures: Finding) -> list[Finding]:
+    """What a rule finds, asked alone: this one, or those of a code, not those that refine another or give way to it."""
+    rules = [
+        rule
+        for rule in engine.rules()
+        if rule.find is which or (which in rule.codes and not rule.refines and which not in rule.after)
+    ]
+    found = engine.ask(Snapshot(recording, failures=failures), rules)
+    return [one for one in found if callable(which) or one.code == which]
 
 
 def refined(recording: Recording, finding: Finding, patience: float = 10.0) -> Finding:

@@ -3,82 +3,51 @@
 from __future__ import annotations
 
 from ddpnb.model.calls import CallState
-from ddpnb.rules import unwaited_work
-from tests.rules.recordings import Script, diagnose, line, recorded, the_finding
+from ddpnb.rules.unwaited_work import unwaited_work
+from tests.rules.recordings import Script, asked, diagnose, line, recorded
 
 
-def test_a_work_that_nobody_waits_for():
-    script = Script("""
-        import torch.distributed as dist
+def made(body):
+    lines = "".join(f"    {one}\n" for one in body.splitlines())
+    return Script(f"import torch.distributed as dist\n\ndef main(x, rank):\n{lines}")
 
-        def main(x):
-            dist.all_reduce(x, async_op=True)   # reduce
-            return x.sum()   # read
-    """)
-    at = script.at("reduce")
-    found = the_finding(unwaited_work.find, recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
-    assert (found.code, found.culprits) == ("DDP316", (0, 1, 2, 3))
-    assert (found.certainty, found.hint.file, found.hint.line) == ("likely", at.file, at.line)
+
+def of_all(script, how="issues"):
+    return recorded(lambda r: getattr(r, how)("all_reduce", script.at("reduce")).finishes(), script=script)
 
 
 def test_what_only_the_source_shows_of_a_work_is_a_warning():
     """That the call is asynchronous and its tensor used too early was not recorded: the run counts as OK."""
-    script = Script("""
-        import torch.distributed as dist
-
-        def main(x):
-            work = dist.all_reduce(x, async_op=True)   # reduce
-            x.sum()
-            work.wait()
-    """)
-    taken = recorded(lambda r: r.calls("all_reduce", script.at("reduce")).finishes(), script=script)
-    found = the_finding(unwaited_work.find, taken)
-    assert (found.code, found.severity, found.culprits) == ("DDP316", "warning", (0, 1, 2, 3))
-    assert found.summary.startswith("Ranks 0-3 called all_reduce") and "According to the source" in found.summary
-    assert diagnose(taken).outcome == "ok"
+    reduce = "work = dist.all_reduce(x, async_op=True)   # reduce\n"
+    for script in (
+        made(f"{reduce}x.sum()\nwork.wait()"),
+        made("dist.all_reduce(x, async_op=True)   # reduce\nx.sum()"),
+    ):
+        taken = of_all(script, "calls")
+        (found,) = asked(unwaited_work, taken)
+        assert (found.severity, found.certainty, found.culprits) == ("warning", "likely", (0, 1, 2, 3))
+        assert (found.hint.file, found.hint.line) == (script.file, script.line("reduce"))
+        assert "According to the source" in found.summary and diagnose(taken).outcome == "ok"
 
 
 def test_a_work_that_was_seen_to_be_thrown_away():
-    script = Script("""
-        import torch.distributed as dist
-
-        def main(x, rank):
-            if rank == 0:
-                for peer in (1, 2, 3):
-                    dist.isend(x, peer)   # send
-            else:
-                dist.recv(x, 0)
-    """)
+    script = made("if rank == 0:\n    dist.isend(x, 1)   # send\nelse:\n    dist.recv(x, 0)")
 
     def make(rank):
         if rank.rank:
             return rank.receives(0, line(40)).finishes()
         return rank.sends(1, script.at("send"), state=CallState.DROPPED).finishes()
 
-    found = the_finding(unwaited_work.find, recorded(make, script=script))
-    assert (found.code, found.severity, found.culprits, found.where) == (
-        "DDP316",
-        "error",
-        (0,),
-        ((0, script.at("send")),),
-    )
+    (found,) = asked(unwaited_work, recorded(make, script=script))
+    assert (found.severity, found.culprits, found.where) == ("error", (0,), ((0, script.at("send")),))
     assert "discarded the Work" in found.summary
 
 
 def test_a_use_under_a_condition_names_no_rank():
     """All ranks made the call; which of them came to the line that uses its tensor is not recorded."""
-    script = Script("""
-        import torch.distributed as dist
-
-        def main(x, rank):
-            dist.all_reduce(x, async_op=True)   # reduce
-            if rank == 0:
-                print(x)   # read
-    """)
-    at = script.at("reduce")
-    found = the_finding(unwaited_work.find, recorded(lambda r: r.issues("all_reduce", at).finishes(), script=script))
-    assert (found.code, found.culprits, found.sides) == ("DDP316", (), ((0,), (1,), (2,), (3,)))
-    assert found.concerned == {0, 1, 2, 3}
+    script = made("dist.all_reduce(x, async_op=True)   # reduce\nif rank == 0:\n    print(x)   # read")
+    (found,) = asked(unwaited_work, of_all(script))
+    assert (found.culprits, found.sides) == ((), ((0,), (1,), (2,), (3,)))
     assert "which of these ranks reach it was not recorded" in found.hint.reason
-    assert [(rank, site.line) for rank, site in found.where] == [(rank, at.line) for rank in range(4)]
+    assert found.where == tuple((rank, script.at("reduce")) for rank in range(4))
     assert f"line {script.line('read')}" not in found.summary

@@ -8,6 +8,14 @@ import pytest
 
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.rules.data import batches as data
+
+
+from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.standings import standings
+from ddpnb.model.events.runs import HooksDetached
+from ddpnb.rules import engine
+from ddpnb.rules.data.batches import uneven_shards
+from ddpnb.rules.hangs.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
 from tests.rules.recordings import refined
 
@@ -23,6 +31,10 @@ CASES = {
 HEALTHY = re.findall(r"^def (\w+)\(rank\)", (VICTIMS / "data_healthy.py").read_text(), re.MULTILINE)
 
 
+def of_data(recording):
+    return engine.ask(Snapshot(recording), engine.of_package("data"))
+
+
 def played(scenario, file, case):
     def play(world):
         return world.run(VICTIMS / file, case, stream=None).wait(90)
@@ -35,7 +47,7 @@ def played(scenario, file, case):
 def test_named(scenario, case):
     run = played(scenario, "data.py", case)
     assert all(ending is not None and ending.well for ending in run.endings.values()), run.log(0)
-    (finding,) = data.find(run.recording)
+    (finding,) = of_data(run.recording)
     assert (finding.code, list(finding.culprits)) == CASES[case], str(finding)
     assert finding.culprits or finding.sides == ((0,), (1,), (2,), (3,))
     lines = marked_lines(VICTIMS / "data.py", "culprit", case)
@@ -46,7 +58,7 @@ def test_named(scenario, case):
 def test_uneven_shards(scenario):
     run = played(scenario, "data.py", "uneven")
     assert run.outcome == "hang", str(run.diagnosis)
-    finding = data.uneven_shards(run.recording, stopped=True)
+    finding = uneven_shards(run.recording, stopped=True)
     assert finding is not None and finding.culprits == (1,)
     assert "6 batches" in finding.summary and "8" in finding.summary
     assert {site.line for _, site in finding.where} == marked_lines(VICTIMS / "data.py", "culprit", "uneven")
@@ -73,7 +85,7 @@ def test_a_process_of_the_rank_stands_still(scenario, case, culprit):
 def test_silent(scenario, case):
     run = played(scenario, "data_healthy.py", case)
     assert run.outcome == "ok", str(run.diagnosis) + run.log(0)[-2000:]
-    assert data.find(run.recording) == []
+    assert of_data(run.recording) == []
     assert not [record for record in run.recording.ranks.values() if record.events(HooksDetached)]
     host = set(run.recording.host)
     assert {"cores", "memory_total", "shm_free"} <= host

@@ -135,7 +135,7 @@ def _counters(trace: Trace, record: RankRecord) -> Iterator[tuple[int, str]]:
     for sample in record.samples:
         value: float | None = None
         if sample.kind in ("backward", "loss"):
-            what, value = "loss", sample.number("loss")
+            what, value = "loss", sample.loss
         else:
             what, norms = "norm of the gradients", [one.norm for one in sample.digests.values() if one.norm is not None]
             if sample.kind == "gradients" and norms:

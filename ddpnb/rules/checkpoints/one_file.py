@@ -1,15 +1,26 @@
-"""Checkpoints that several ranks write to one file."""
+"""Files that several ranks use without waiting for each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.snapshot import PerRank, Snapshot
+from ddpnb.model import phrases
+from ddpnb.model.calls import Site
 from ddpnb.model.events.models import CheckpointSaved
-from ddpnb.rules.rule import Draft, rule, say
+from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, each, family, refined, say
+from ddpnb.source.removals import removals
+
+CHECKPOINT_RACE = FindingType("DDP603", "checkpoint-race", severity="warning")
+
+_ABSENT = re.compile(r"No such file or directory: '([^'\n]{1,1000})'")
+_LEAST = 3  # characters of a text that says which file is meant
 
 
-@rule("DDP603", "checkpoint-race", severity="warning")
+@family(CHECKPOINT_RACE)
 def one_file(snap: Snapshot) -> Iterable[Draft]:
     """Several ranks write one file."""
     paths = {save.path for saves in snap.every(CheckpointSaved).values() for save in saves}
@@ -25,3 +36,66 @@ def one_file(snap: Snapshot) -> Iterable[Draft]:
                 writers,
             )
             return
+
+
+@family(CHECKPOINT_RACE, refines=("DDP312", CHECKPOINT_RACE.code), needs=())
+def removed(snap: Snapshot) -> Iterable[Draft]:
+    """A rank did not find a file that another rank had removed: that its line means this file is read from the source."""
+    for finding in snap.found("DDP312", CHECKPOINT_RACE.code):
+        absent = snap.ranks.among(finding.culprits).of(_absent)
+        if absent and (draft := _removed(snap, finding, *next(iter(absent.items())))) is not None:
+            yield draft
+
+
+def _removed(snap: Snapshot, finding: Finding, rank: int, path: str) -> Draft | None:
+    lines = {
+        (file, line): text.splitlines()[line - 1].strip()
+        for file, text in snap.recording.sources.items()
+        for line, texts in removals(text).items()
+        if any(len(one) >= _LEAST for one in texts) and all(one in path for one in texts)
+    }
+    removers = _removers(snap, rank, lines) if lines else PerRank()
+    if not removers:
+        return None
+    text = "Rank {rank} did not find {name}, which {others} removed{at}."
+    name, at = path.rsplit("/", 1)[-1], phrases.at(next(iter(removers.values())))
+    ran = {
+        other: f"Rank {other} ran {lines[site.file, site.line]}{phrases.at(site)}." for other, site in removers.items()
+    }
+    return refined(
+        finding,
+        CHECKPOINT_RACE,
+        summary=say(text, rank=rank, name=name, others=tuple(removers), at=at),
+        culprits=tuple(removers),
+        waiting=phrases.besides(finding.waiting, removers),
+        where=(*removers.items(), *finding.where),
+        evidence=(*each(ran, ran.__getitem__), *finding.evidence),
+        remedy="Remove a file when no rank needs it any more: after a dist.barrier() behind its last use.",
+        certainty="likely",
+    )
+
+
+def _absent(record: RankRecord) -> str | None:
+    """The path of the file that a rank did not find, if that ended it."""
+    ending = record.ending
+    found = (
+        _ABSENT.search(ending.message[:2000])
+        if ending is not None and ending.exception == "FileNotFoundError"
+        else None
+    )
+    return found[1] if found else None
+
+
+def _removers(snap: Snapshot, rank: int, lines: Mapping[tuple[str, int], str]) -> PerRank[Site]:
+    """The other ranks that ran one of these lines before this rank ended, if this rank did not: the last one of each."""
+    ending = snap.ranks[rank].ending
+    until_ns = (ending.at_ns if ending is not None else 0) or 1 << 62
+
+    def last(record: RankRecord) -> Site | None:
+        if record.executed is None:
+            return None
+        ran = (site for window in record.executed.during(0, until_ns) for site in record.executed.of(window))
+        return next((site for site in reversed(list(ran)) if (site.file, site.line) in lines), None)
+
+    found = snap.ranks.of(last)
+    return found if rank not in found else PerRank()

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.facts.places import where
-from ddpnb.model import phrases
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.data import DataLoop, LoaderSeen, SamplerPass
 from ddpnb.model.events.models import CheckpointRead, RngRestored, StateLoaded
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
-
-RNG_NOT_RESTORED = FindingType("DDP606", "rng-not-restored", severity="warning")
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, rule, say
 
 _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
 
 
-def find(recording: Recording) -> Finding | None:
-    """DDP606: a checkpoint was read, but its RNG state, epoch or position was not restored."""
+@rule("DDP606", "rng-not-restored", severity="warning")
+def resuming(snap: Snapshot) -> Iterable[Draft]:
+    """A checkpoint was read, but its RNG state, epoch or position was not restored."""
     places: dict[int, CheckpointRead] = {}
-    why: list[str] = []
-    for rank, record in recording.ranks.items():
-        for read in record.events(CheckpointRead):
+    why: dict[str, None] = {}
+    for rank, reads in snap.every(CheckpointRead).items():
+        record = snap.ranks[rank]
+        for read in reads:
             after = replace(record, history=tuple(e for e in record.history if e.began_ns >= read.began_ns))
             resumed = any(load.what == "optimizer" for load in after.events(StateLoaded))
-            reason = _forgotten(read, after, record) if resumed else ""
-            if reason:
+            if resumed and (reason := _forgotten(read, after, record)):
                 places[rank] = read
-                why += [reason] if reason not in why else []
-    if not places:
-        return None
-    return Finding(
-        RNG_NOT_RESTORED,
-        f"{phrases.ranks(places, True)} resumed from a checkpoint, but {why[0]}.",
-        tuple(sorted(places)),
-        where=where(places, sorted(places)),
-        evidence=tuple(f"The checkpoint: {reason}." for reason in why[1:]),
-        remedy="Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
-        "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
-        certainty="likely",
-    )
+                why[reason] = None
+    if places:
+        first, *more = why
+        yield Draft(
+            say("{who} resumed from a checkpoint, but {first}.", places, first=first),
+            tuple(places),
+            "Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
+            "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
+            places,
+            evidence=[f"The checkpoint: {reason}." for reason in more],
+            certainty="likely",
+        )
 
 
 def _from_the_beginning(record: RankRecord, after: RankRecord) -> bool:

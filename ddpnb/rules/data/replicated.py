@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from ddpnb.facts.digests import split
-from ddpnb.facts.places import moments, where
+from ddpnb.facts.places import moments
+from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.data import ReplicatedTensor
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
-from ddpnb.rules.data.shards import DATASET_DIFFERS
+from ddpnb.rules.data.samplers import DATASET_DIFFERS
+from ddpnb.rules.rule import Draft
 
 _GROUPS = 4  # in the evidence
 _REMEDY = (
@@ -20,40 +20,41 @@ _REMEDY = (
 )
 
 
-def find(recording: Recording) -> Finding | None:
+def of_layers(snap: Snapshot) -> Iterable[Draft]:
     """DDP503: the n-th tensor that ranks of one group declared replicated was another one on some of them."""
-    made: dict[tuple[int, ...], dict[int, dict[int, ReplicatedTensor]]] = defaultdict(lambda: defaultdict(dict))
-    for rank, record in recording.ranks.items():
-        for one in record.events(ReplicatedTensor):
+    made: dict[tuple[int, ...], dict[int, PerRank[ReplicatedTensor]]] = defaultdict(lambda: defaultdict(PerRank))
+    for rank, tensors in snap.every(ReplicatedTensor).items():
+        for one in tensors:
             if rank in one.ranks:
                 made[one.ranks][one.number][rank] = one
-    first = [
-        next((held for _, held in sorted(numbers.items()) if len({one.digest for one in held.values()}) > 1), None)
+    found = [
+        held
         for _, numbers in sorted(made.items())
+        if (held := next((one for _, one in sorted(numbers.items()) if _digests(one).split.differs), None)) is not None
     ]
-    differing = [held for held in first if held is not None]
-    if not differing:
-        return None
-    held = differing[0]
-    group = sorted(held)
-    apart = split({rank: one.digest for rank, one in held.items()})
-    rest = [rank for rank in group if rank not in apart.odd]
-    sides = () if apart.culprits else apart.sides
-    shapes = split({rank: " x ".join(map(str, one.shape)) for rank, one in held.items()}).sides
-    number, sizes = held[group[0]].number, phrases.by_side(shapes, lambda rank: " x ".join(map(str, held[rank].shape)))
-    return Finding(
-        DATASET_DIFFERS,
-        f"The inputs of tensor-parallel layers differ on {phrases.ranks(group)}, where they have to be the same.",
+    if not found:
+        return
+    held, *others = found
+    apart, ranks = _digests(held).split, tuple(held)
+    rest = phrases.besides(ranks, apart.odd)
+    shapes = {rank: " x ".join(map(str, one.shape)) for rank, one in held.items()}
+    yield Draft(
+        f"The inputs of tensor-parallel layers differ on {phrases.ranks(ranks)}, where they have to be the same.",
         apart.culprits,
-        tuple(rank for rank in group if apart.culprits and rank not in apart.culprits),
-        where=where(held, [*apart.culprits, *(rank for rank in group if rank not in apart.culprits)]),
+        _REMEDY,
+        held,
+        waiting=rest if apart.culprits else (),
+        sides=apart.sides,
         evidence=(
-            f"Tensor {number} that these ranks declared replicated (DTensor.from_local) is another one on "
-            f"{phrases.ranks(apart.odd)} than on {phrases.ranks(rest)}: {sizes}.",
-            *(f"Those of {phrases.ranks(sorted(other))} differ too." for other in differing[1:_GROUPS]),
-            *phrases.undecided(sides),
+            f"Tensor {held[ranks[0]].number} that these ranks declared replicated (DTensor.from_local) is another one on "
+            f"{phrases.ranks(apart.odd)} than on {phrases.ranks(rest)}: "
+            f"{phrases.by_side(PerRank(shapes).split.sides, shapes.__getitem__)}.",
+            *(f"Those of {phrases.ranks(other)} differ too." for other in others[: _GROUPS - 1]),
         ),
-        remedy=_REMEDY,
-        sides=sides,
+        kind=DATASET_DIFFERS,
         moments=moments(held),
     )
+
+
+def _digests(held: PerRank[ReplicatedTensor]) -> PerRank[str]:
+    return held.of(lambda one: one.digest)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from ddpnb.facts.digests import models_of
 from ddpnb.facts.once import once
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.rules.divergence import comm_hooks, devices, model_differs, stale_parameters, sync_batchnorm
+from ddpnb.rules.divergence import stale_parameters
+from ddpnb.rules.divergence.comm_hooks import comm_hooks
+from ddpnb.rules.divergence.devices import devices
+from ddpnb.rules.divergence.model_differs import model_differs
+from ddpnb.rules.divergence.sync_batchnorm import sync_batchnorm
+from ddpnb.rules.rule import findings_of
 
 
 @once
 def find(recording: Recording) -> list[Finding]:
-    """Inconsistent setups of the ranks' models, hooks and optimizers."""
-    found = []
-    for models in models_of(recording).values():
-        wrapped = {rank: model for rank, model in models.items() if model.wrapper}
-        finding = devices.find(wrapped) or model_differs.find(wrapped)
-        if finding is not None:
-            found.append(finding)
-    others = (comm_hooks.find(recording), sync_batchnorm.find(recording), stale_parameters.find(recording))
-    return found + [finding for finding in others if finding is not None]
+    """Inconsistent setups of the ranks' models, hooks and optimizers, which may explain a failure."""
+    stale = stale_parameters.find(recording)
+    rules = (devices, model_differs, comm_hooks, sync_batchnorm)
+    return [*(one for rule in rules for one in findings_of(recording, rule)), *([stale] if stale is not None else [])]

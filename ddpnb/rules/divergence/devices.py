@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
-from ddpnb.facts.places import known
-from ddpnb.model import phrases
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.replicas import Model
-
-WRONG_DEVICE = FindingType("DDP202", "wrong-device")
+from ddpnb.facts.digests import models_of
+from ddpnb.facts.snapshot import PerRank, Snapshot
+from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.rules.rule import FEW, Draft, rule, say
 
 
-def find(models: Mapping[int, Model]) -> Finding | None:
-    """DDP202: parameters or buffers of one model on several devices, or on none."""
-    odd: dict[int, tuple[str, ...]] = {}
-    for rank, model in models.items():
-        places = {tensor.device for tensor in model.tensors}
-        if len(places) > 1 and not model.options.get("device_ids") and ("meta" in places or "cpu" in places):
-            usual = max(places, key=lambda device: (device != "meta", sum(t.device == device for t in model.tensors)))
-            odd[rank] = tuple(t.name for t in model.tensors if t.device != usual)
-        elif places == {"meta"}:
-            odd[rank] = tuple(t.name for t in model.tensors)
-    if not odd:
-        return None
-    culprits = tuple(sorted(odd))
-    names = odd[culprits[0]]
-    held = sorted({t.device for t in models[culprits[0]].tensors if t.name in names})
-    return Finding(
-        WRONG_DEVICE,
-        f"On {phrases.ranks(culprits)} a part of {models[culprits[0]].module} is on {', '.join(held)}: {', '.join(names[:4])}"
-        f"{' ...' if len(names) > 4 else ''}.",
-        culprits,
-        (),
-        None,
-        known((rank, models[rank].site) for rank in culprits),
-        tuple(f"Rank {rank}: {', '.join(odd[rank][:8])}." for rank in culprits[:8]),
-        "Move the whole model to the rank's device before it is wrapped: model.to(device) (to_empty(device=...) and "
-        "re-initialise what was built on meta).",
-        tensors=names[:20],
-    )
+@rule("DDP202", "wrong-device")
+def devices(snap: Snapshot) -> Iterable[Draft]:
+    """Parameters or buffers of one model on several devices, or on none."""
+    for number in models_of(snap.recording).values():
+        models = PerRank(number).of(lambda model: model if model.wrapper else None)
+        odd = models.of(lambda model: _elsewhere(model) or None)
+        if odd:
+            first = next(iter(odd))
+            names = tuple(tensor.name for tensor in odd[first])
+            yield Draft(
+                say(
+                    "On {odd} a part of {module} is on {held}: {names}.",
+                    odd=tuple(odd),
+                    module=models[first].module,
+                    held=", ".join(sorted({tensor.device for tensor in odd[first]})),
+                    names=f"{', '.join(names[:4])}{' ...' * (len(names) > 4)}",
+                ),
+                tuple(odd),
+                "Move the whole model to the rank's device before it is wrapped: model.to(device) (to_empty(device=...) and "
+                "re-initialise what was built on meta).",
+                models.among(odd),
+                evidence=[f"Rank {rank}: {', '.join(one.name for one in odd[rank][:8])}." for rank in list(odd)[:FEW]],
+                tensors=names[:20],
+            )
+
+
+def _elsewhere(model: Model) -> tuple[TensorSpec, ...]:
+    """The tensors that are not where most of the model is."""
+    places = {tensor.device for tensor in model.tensors}
+    if places == {"meta"}:
+        return model.tensors
+    if len(places) < 2 or model.options.get("device_ids") or places.isdisjoint(("meta", "cpu")):
+        return ()
+    usual = max(places, key=lambda device: (device != "meta", sum(t.device == device for t in model.tensors)))
+    return tuple(tensor for tensor in model.tensors if tensor.device != usual)

@@ -2,102 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.digests import split
-from ddpnb.facts.places import known
+from ddpnb.facts.digests import models_of
+from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.rules.rule import Draft, family, say
 
 MODEL_DIFFERS = FindingType("DDP403", "model-differs", ways_part=True)
 PARAMETER_ORDER = FindingType("DDP404", "parameter-order", ways_part=True)
 
+_WORDS = {
+    PARAMETER_ORDER: (
+        "{who} [registers|register] the parameters of {module} in a different order, or with different dtypes, than {usual}: {how}",
+        "{who} register the parameters of {module} in different orders, or with different dtypes: {how}",
+        "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel matches "
+        "parameters by position, not by name.",
+    ),
+    MODEL_DIFFERS: (
+        "{who} [wraps|wrap] a different {module} than {usual}: {how}",
+        "{who} wrap different {module} models: {how}",
+        "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
+    ),
+}
+
+
+@family(MODEL_DIFFERS, PARAMETER_ORDER, after=("DDP202",))
+def model_differs(snap: Snapshot) -> Iterable[Draft]:
+    """The ranks wrap models with different tensors, or with another order or dtype of the same ones."""
+    for models in models_of(snap.recording).values():
+        yield from _differ({rank: model for rank, model in models.items() if model.wrapper})
+
 
 def find(models: Mapping[int, Model]) -> Finding | None:
-    """DDP403 or DDP404: the ranks wrap models with different tensors, or with another order or dtype of the same ones."""
+    """The same of one model."""
+    return next((draft.finding((MODEL_DIFFERS,)) for draft in _differ(models)), None)
+
+
+def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:
     if len(models) < 2 or len({(m.wrapper, m.group) for m in models.values()}) > 1:
-        return None
+        return
     made = {rank: tuple((t.name, t.shape, t.dtype, t.trains) for t in m.tensors) for rank, m in models.items()}
-    apart = split(made)
-    if not apart.differs:
-        return None
-    culprits = apart.culprits
-    usual, others = apart.sides[0], apart.sides[1:]
-    odd = tuple(sorted(rank for side in others for rank in side))
+    apart = PerRank(made).split
+    usual, *others = apart.sides
     reference = models[usual[0]]
-    first = {side[0]: models[side[0]] for side in others}
-    shapes = {str(sorted((t.shape, t.buffer, t.trains) for t in m.tensors)) for m in models.values()}
-    names = {str(sorted(t.name for t in m.tensors)) for m in models.values()}
-    dtypes_alone = all(_dtypes_alone(reference, one) for one in first.values())
-    kind = PARAMETER_ORDER if len(shapes) == 1 and (len(names) == 1 or dtypes_alone) else MODEL_DIFFERS
-    in_place = all([t.shape for t in one.tensors] == [t.shape for t in reference.tensors] for one in first.values())
-    if kind == MODEL_DIFFERS and len(shapes) == 1 and in_place:
-        return None  # other names for the same shapes in the same places: a matter of taste
-    differences = {rank: _first_differences(reference.tensors, one.tensors) for rank, one in first.items()}
-    tensors = tuple(dict.fromkeys(name for _, found in differences.values() for name in found))
-    what = {
-        (
-            PARAMETER_ORDER,
-            True,
-        ): f"{phrases.verb(odd, 'registers', 'register')} the parameters of {reference.module} in a "
-        "different order, or with different dtypes, than",
-        (MODEL_DIFFERS, True): f"{phrases.verb(odd, 'wraps', 'wrap')} a different {reference.module} than",
-        (
-            PARAMETER_ORDER,
-            False,
-        ): f"register the parameters of {reference.module} in different orders, or with different dtypes",
-        (MODEL_DIFFERS, False): f"wrap different {reference.module} models",
-    }[kind, bool(culprits)]
-    told, _ = differences[others[0][0]]
-    if len(others) == 1:
-        how = told[0] if culprits else f"on {phrases.ranks(odd)}, {told[0]}"
+    first = [models[side[0]] for side in others]
+    if not first:
+        return
+    same_shapes = len({str(sorted((t.shape, t.buffer, t.trains) for t in m.tensors)) for m in models.values()}) == 1
+    same_names = len({tuple(sorted(t.name for t in m.tensors)) for m in models.values()}) == 1
+    shapes = [t.shape for t in reference.tensors]
+    in_place = all([t.shape for t in one.tensors] == shapes for one in first)
+    names = [t.name for t in reference.tensors]
+    dtypes_alone = in_place and all([t.name for t in one.tensors] == names for one in first)
+    kind = PARAMETER_ORDER if same_shapes and (same_names or dtypes_alone) else MODEL_DIFFERS
+    if kind == MODEL_DIFFERS and same_shapes and in_place:
+        return  # other names for the same shapes in the same places: a matter of taste
+    found = {side[0]: _differences(reference.tensors, one.tensors) for side, one in zip(others, first, strict=True)}
+    told = [text for text, _ in found[others[0][0]]]
+    if len(others) > 1:
+        by_side = phrases.by_side(others, lambda rank: found[rank][0][0].rstrip("."))
+        how = f"compared with {phrases.ranks(usual)}, {by_side}."
     else:
-        each = phrases.by_side(others, lambda rank: differences[rank][0][0].rstrip("."))
-        how = f"compared with {phrases.ranks(usual)}, {each}."
-    sides = () if culprits else apart.sides
-    return Finding(
-        kind,
-        f"{phrases.ranks(odd, True)} {what} {phrases.ranks(usual)}: {how}"
-        if culprits
-        else f"{phrases.ranks(models, True)} {what}: {how}",
-        culprits,
-        usual if culprits else (),
-        None,
-        known((rank, models[rank].site) for rank in (*odd, *usual)),
-        (
-            "Parameters and buffers: "
-            + phrases.by_side(
-                apart.sides, lambda rank: f"{len(models[rank].parameters)} and {len(models[rank].buffers)}"
-            )
-            + ".",
-            *(told[1:4] if len(others) == 1 else ()),
-            *phrases.undecided(sides),
-        ),
-        "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel matches "
-        "parameters by position, not by name."
-        if kind == PARAMETER_ORDER
-        else "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
-        tensors=tensors[:20],
-        sides=sides,
+        how = told[0] if apart.culprits else f"on {phrases.ranks(apart.odd)}, {told[0]}"
+    one, tie, remedy = _WORDS[kind]
+    counts = phrases.by_side(
+        apart.sides, lambda rank: f"{len(models[rank].parameters)} and {len(models[rank].buffers)}"
+    )
+    words = {"module": reference.module, "usual": usual, "how": how}
+    yield Draft(
+        say(one if apart.culprits else tie, apart.culprits or models, **words),
+        apart.culprits,
+        remedy,
+        models,
+        waiting=usual if apart.culprits else (),
+        sides=apart.sides,
+        evidence=(f"Parameters and buffers: {counts}.", *(told[1:4] if len(others) == 1 else ())),
+        kind=kind,
+        tensors=tuple(dict.fromkeys(name for one in found.values() for _, name in one if name))[:20],
     )
 
 
-def _dtypes_alone(one: Model, other: Model) -> bool:
-    return [(t.name, t.shape) for t in one.tensors] == [(t.name, t.shape) for t in other.tensors]
-
-
-def _first_differences(one: tuple[TensorSpec, ...], other: tuple[TensorSpec, ...]) -> tuple[list[str], tuple[str, ...]]:
-    told, names = [], []
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
-        if (a.name, a.shape, a.dtype, a.trains) != (b.name, b.shape, b.dtype, b.trains):
-            told.append(f"number {place} is {_spec(b)} instead of {_spec(a)}.")
-            names.append(b.name)
-    longer = other if len(other) > len(one) else one
-    for extra in longer[min(len(one), len(other)) :]:
-        told.append(f"{_spec(extra)} is {'extra' if longer is other else 'missing'}.")
-        names.append(extra.name)
-    return told or ["the tensors differ."], tuple(names)
+def _differences(one: tuple[TensorSpec, ...], other: tuple[TensorSpec, ...]) -> list[tuple[str, str]]:
+    """In words, with the name of the tensor."""
+    found = [
+        (f"number {place} is {_spec(b)} instead of {_spec(a)}.", b.name)
+        for place, (a, b) in enumerate(zip(one, other, strict=False))
+        if (a.name, a.shape, a.dtype, a.trains) != (b.name, b.shape, b.dtype, b.trains)
+    ]
+    longer, what = (other, "extra") if len(other) > len(one) else (one, "missing")
+    found += [(f"{_spec(extra)} is {what}.", extra.name) for extra in longer[min(len(one), len(other)) :]]
+    return found or [("the tensors differ.", "")]
 
 
 def _spec(tensor: TensorSpec) -> str:

@@ -2,69 +2,57 @@
 
 from __future__ import annotations
 
-from ddpnb.facts.digests import split
-from ddpnb.facts.places import known
-from ddpnb.model import phrases
+from collections.abc import Iterable
+
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import ModelWrapped, SyncBatchNormConverted
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
-
-BATCHNORM_SYNC = FindingType("DDP412", "batchnorm-sync")
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, differ, each, rule, say
 
 
-def find(recording: Recording) -> Finding | None:
-    """DDP412: converted after wrapping (the wrapper does not know the new layers), or on some ranks only."""
-    conversions = {rank: record.events(SyncBatchNormConverted) for rank, record in recording.ranks.items()}
-    late = {rank: [c for c in made if _after_wrap(recording.ranks[rank], c)] for rank, made in conversions.items()}
-    culprits = tuple(rank for rank, made in sorted(late.items()) if made)
-    if culprits:
-        return Finding(
-            BATCHNORM_SYNC,
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'converts', 'convert')} BatchNorm to SyncBatchNorm after the model was "
-            "wrapped: the wrapper keeps the old layers.",
-            culprits,
-            (),
-            None,
-            known((rank, late[rank][-1].site) for rank in culprits),
-            tuple(f"Rank {rank} converted {late[rank][-1].layers} layers after wrapping." for rank in culprits[:8]),
-            "Convert, then wrap: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
-        )
-    wrapped = {rank: record for rank, record in recording.ranks.items() if any(m.wrapper for m in record.models)}
-    kinds = {
-        rank: sum(t.kind == "SyncBatchNorm" for m in record.models for t in m.tensors)
-        or sum(conversion.layers for conversion in conversions[rank])
-        for rank, record in wrapped.items()
-        if not record.events_forgotten
-    }
-    if len(kinds) > 1 and len(set(kinds.values())) > 1:
-        apart = split(kinds)
-        sides = apart.sides if apart.tied else ()
-        odd = apart.odd
-        others = tuple(rank for rank in sorted(kinds) if rank not in odd)
-        places = [
-            (r, conversions[r][-1].site if conversions[r] else wrapped[r].models[0].site) for r in (*odd, *others)
-        ]
-        return Finding(
-            BATCHNORM_SYNC,
-            "BatchNorm is converted to SyncBatchNorm differently on the ranks: "
-            f"{phrases.by_side(apart.sides, lambda rank: str(kinds[rank]))} (tensors of SyncBatchNorm layers).",
-            apart.culprits,
-            () if sides else others,
-            None,
-            known(places),
-            (
-                *(f"Rank {rank}: {count}." for rank, count in sorted(kinds.items())[:8]),
-                *phrases.undecided(sides),
+@rule("DDP412", "batchnorm-sync")
+def sync_batchnorm(snap: Snapshot) -> Iterable[Draft]:
+    """Converted after wrapping (the wrapper does not know the new layers), or on some ranks only."""
+    late = snap.ranks.of(_after_wrap)
+    if late:
+        yield Draft(
+            say(
+                "{who} [converts|convert] BatchNorm to SyncBatchNorm after the model was wrapped: the wrapper keeps the old layers.",
+                late,
             ),
-            "Convert on all ranks or on none, before the model is wrapped.",
-            sides=sides,
+            tuple(late),
+            "Convert, then wrap: model = SyncBatchNorm.convert_sync_batchnorm(model); model = DistributedDataParallel(model).",
+            late,
+            evidence=each(late, lambda rank: f"Rank {rank} converted {late[rank].layers} layers after wrapping."),
         )
-    return None
+        return
+    counts = snap.ranks.of(_tensors)
+    made = snap.last(SyncBatchNormConverted)
+    yield from differ(
+        counts,
+        at={rank: made.get(rank, snap.ranks[rank].models[0]) for rank in counts},
+        one="{who} [has|have] {mine} tensors of SyncBatchNorm layers, {others} {theirs}.",
+        tie="BatchNorm is converted to SyncBatchNorm differently on the ranks: {sides} tensors of SyncBatchNorm layers.",
+        line="{}",
+        remedy="Convert on all ranks or on none, before the model is wrapped.",
+    )
 
 
-def _after_wrap(record: RankRecord, conversion: SyncBatchNormConverted) -> bool:
-    if conversion.wrapped:
-        return True
+def _tensors(record: RankRecord) -> int | None:
+    """Of SyncBatchNorm layers in wrapped models; else the converted layers."""
+    if record.events_forgotten or not any(model.wrapper for model in record.models):
+        return None
+    held = sum(tensor.kind == "SyncBatchNorm" for model in record.models for tensor in model.tensors)
+    return held or sum(conversion.layers for conversion in record.events(SyncBatchNormConverted))
+
+
+def _after_wrap(record: RankRecord) -> SyncBatchNormConverted | None:
+    """The last conversion of a model that was wrapped before it and never again."""
     wraps = record.events(ModelWrapped, state="done")
-    # A model that is converted after a wrapping and never wrapped again.
-    return bool(wraps) and all(wrap.began_ns < conversion.began_ns for wrap in wraps)
+    last = max((wrap.began_ns for wrap in wraps), default=None)
+    late = (
+        one
+        for one in record.events(SyncBatchNormConverted)
+        if one.wrapped or (last is not None and last < one.began_ns)
+    )
+    return max(late, key=lambda one: one.began_ns, default=None)

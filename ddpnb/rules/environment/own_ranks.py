@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.facts.places import known
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import frames_of
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.events.startup import InitProcessGroup, RanksStarted
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.rule import Draft, family, findings_of
 
 OWN_RANKS = FindingType("DDP707", "own-ranks", severity="warning")
 
@@ -21,32 +23,35 @@ _PROCESSES = re.compile(r"/multiprocessing/|/subprocess\.py$")
 _NEAR = 6  # of the frames of a rank
 
 
-def find(recording: Recording) -> Finding | None:
-    """A warning where the ranks of the launcher never joined a group, but started processes that do."""
-    starts = {rank: started for rank, record in sorted(recording.ranks.items()) if (started := _started(record))}
+@family(OWN_RANKS)
+def own_ranks(snap: Snapshot) -> Iterable[Draft]:
+    """The ranks of the launcher never joined a group, but started processes that do."""
+    starts = snap.ranks.of(lambda record: _started(record) or None)
     if not starts:
-        return None
+        return
     ranks = tuple(starts)
     rank, of_rank = next(iter(starts.items()))
     first = of_rank[0]
-    count = sum(event.count for event in of_rank)
     times = f": the job was started {len(ranks)} times" if len(ranks) > 1 else ""
+    processes = f"{sum(event.count for event in of_rank)} processes" if first.count > 1 else "processes"
     command = next(filter(None, (_command(event.command) for event in of_rank)), "python SCRIPT")
-    return Finding(
-        OWN_RANKS,
+    yield Draft(
         f"The script starts its ranks itself{phrases.at(first.site)} ({first.how}), on {phrases.ranks(ranks)}{times}. ddpnb does "
         "not watch them.",
         ranks,
-        where=known((rank, events[0].site) for rank, events in starts.items()),
+        "Prefix the command that starts the script without a launcher (in a cell of a notebook with ! before it): "
+        f"ddpnb run -- {command}. Or remove the start of processes from the script, and let the launcher start the ranks.",
+        starts.of(lambda events: events[0]),
         evidence=(
-            f"Rank {rank} started {f'{count} ' if first.count > 1 else ''}processes with {first.how}{phrases.at(first.site)}, "
-            "and did not call init_process_group itself.",
+            f"Rank {rank} started {processes} with {first.how}{phrases.at(first.site)}, and did not call init_process_group itself.",
             *(["What they run calls init_process_group, or is a launcher."] if first.joins else []),
         ),
-        remedy="Prefix the command that starts the script without a launcher (in a cell of a notebook with ! before it): "
-        f"ddpnb run -- {command}. Or remove the start of processes from the script, and let the launcher start the ranks.",
         certainty="likely",
     )
+
+
+def find(recording: Recording) -> Finding | None:
+    return next(iter(findings_of(recording, own_ranks)), None)
 
 
 def _started(record: RankRecord) -> list[RanksStarted]:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from ddpnb.facts.places import where
+from collections.abc import Iterable
+
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.data import LoaderSeen
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.rules.rule import Draft, each, rule
 
-SHARED_MEMORY_LOW = FindingType("DDP506", "shared-memory-low", severity="warning")
+_MIB = 1 << 20
+_LOW, _FULL = 64 * _MIB, 8 * _MIB  # free bytes: what Docker gives at first; less than one batch of pictures
 
 
-def find(recording: Recording) -> Finding | None:
-    """DDP506: workers pass batches through shared memory that is nearly full, or tiny."""
-    total, free = recording.host.get("shm_total"), recording.host.get("shm_free")
-    if not isinstance(total, (int, float)) or not isinstance(free, (int, float)) or free > 64 << 20:
-        return None
-    loaders = {
-        rank: [loader for loader in record.events(LoaderSeen) if loader.num_workers > 0]
-        for rank, record in recording.ranks.items()
-    }
-    ranks = tuple(rank for rank, found in sorted(loaders.items()) if found)
-    if not ranks:
-        return None
-    return Finding(
-        SHARED_MEMORY_LOW,
-        f"/dev/shm has {free / 2**20:.0f} MiB left of {total / 2**20:.0f} MiB: DataLoader workers pass their batches through it.",
-        ranks,
-        (),
-        None,
-        where({rank: loaders[rank][-1] for rank in ranks}, ranks),
-        (),
-        "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or use fewer workers and batches in flight.",
-    )
+@rule("DDP506", "shared-memory-low", severity="note")
+def shared_memory(snap: Snapshot) -> Iterable[Draft]:
+    """Workers pass batches through shared memory that is tiny or nearly full."""
+    host = snap.recording.host
+    total, free = host.get("shm_total"), host.get("shm_free")
+    loaders = snap.every(LoaderSeen).of(lambda seen: next((one for one in reversed(seen) if one.num_workers > 0), None))
+    if not isinstance(total, (int, float)) or not isinstance(free, (int, float)):
+        return
+    if total and free <= _LOW and loaders:
+        workers = sum(loader.num_workers for loader in loaders.values())
+        yield Draft(
+            f"/dev/shm has {free / _MIB:.0f} MiB left of {total / _MIB:.0f} MiB: DataLoader workers pass their batches through it.",
+            tuple(loaders),
+            "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host), or use fewer workers and batches in flight.",
+            loaders,
+            evidence=each(loaders, lambda rank: f"Rank {rank}: {loaders[rank].num_workers} workers."),
+            severity="warning" if free < max(_FULL, workers * _MIB) else "note",
+        )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ddpnb.facts.init_facts import inits
-from ddpnb.facts.places import where
+from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.startup import Environment
-from ddpnb.model.findings import Finding, FindingType, Hint
+from ddpnb.model.findings import FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.rule import Draft, family
 
 DEPRECATED_VARIABLE = FindingType("DDP703", "deprecated-variable", severity="warning")
 
@@ -51,33 +52,25 @@ _RULES = {
 }  # fmt: skip
 
 
-def find(recording: Recording) -> list[Finding]:
-    """DDP703: variables that are renamed, contradictory or dangerous; one finding for each."""
+@family(DEPRECATED_VARIABLE)
+def variables(snap: Snapshot) -> Iterable[Draft]:
+    """Variables that are renamed, contradictory or dangerous; one finding for each."""
     told: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    tables = {rank: environment(record) for rank, record in recording.ranks.items()}
-    for rank, table in sorted(tables.items()):
+    for rank, record in snap.ranks.items():
+        table = environment(record)
         for name, value in table.items():
-            problem = says(name, value, table)
-            if problem:
+            if problem := says(name, value, table):
                 told[f"{name}={value}", *problem].append(rank)
-    starts = inits(recording)
-    found = []
+    starts = PerRank(inits(snap.recording))
     for (variable, text, remedy), ranks in told.items():
-        place = {rank: starts[rank] for rank in ranks if rank in starts}
-        found.append(
-            Finding(
-                DEPRECATED_VARIABLE,
-                f"{variable} {text}.",
-                tuple(ranks),
-                (),
-                None,
-                where(place, tuple(ranks)),
-                (f"It is set on {phrases.ranks(ranks)}.",),
-                remedy,
-                hint=_assigned(recording, variable.partition("=")[0]),
-            )
+        yield Draft(
+            f"{variable} {text}.",
+            ranks,
+            remedy,
+            starts.among(ranks),
+            evidence=(f"It is set on {phrases.ranks(ranks)}.",),
+            hint=_assigned(snap.recording, variable.partition("=")[0]),
         )
-    return found
 
 
 def says(name: str, value: str, table: Mapping[str, str]) -> tuple[str, str] | None:

@@ -4,60 +4,57 @@ from __future__ import annotations
 
 import pytest
 
-from tests.rules.recordings import Rank, diagnose, line, record
+from tests.rules.recordings import Rank, asked, line, record
 
 CALL = line(23)
 
 
-def rank(number, *digests, of=(0, 1), world=2, shape=(8, 16)):
-    made = Rank(number, world)
-    for count, digest in enumerate(digests, 1):
-        made.event("replicated tensor", CALL, number=count, ranks=list(of), digest=digest, shape=list(shape))
-    return made.finishes()
+def found(*digests, of=lambda rank: None, shape=(8, 16)):
+    """``digests``: of each rank; ``of``: the group of a rank, all of them where it is None."""
+    ranks = [Rank(number, len(digests)) for number in range(len(digests))]
+    for rank in ranks:
+        group = of(rank.rank) or range(len(digests))
+        size = shape if rank.rank == 0 else (8, 16)
+        for count, digest in enumerate(digests[rank.rank], 1):
+            rank.event("replicated tensor", CALL, number=count, ranks=list(group), digest=digest, shape=list(size))
+    return asked("DDP503", record(*(rank.finishes() for rank in ranks)))
 
 
-def test_equal_inputs():
-    assert diagnose(record(rank(0, "a", "b"), rank(1, "a", "b"))).findings == ()
+def pair(rank):
+    return rank // 2 * 2, rank // 2 * 2 + 1
 
 
-def test_one_rank_had_no_further_one():
-    assert diagnose(record(rank(0, "a", "b"), rank(1, "a"))).findings == ()
+@pytest.mark.parametrize(
+    ("digests", "of"),
+    [
+        (("ab", "ab"), lambda rank: None),
+        (("ab", "a"), lambda rank: None),
+        (("a", "a", "b", "b"), pair),  # two dimensions: each group takes another batch, as it should
+        (("a", "b"), lambda rank: (0, 1) if rank == 0 else (0, 7)),
+    ],
+    ids=["equal", "one has no further one", "two groups", "not in its group"],
+)
+def test_inputs_that_are_right(digests, of):
+    assert found(*digests, of=of) == []
 
 
-@pytest.mark.parametrize("digests", [("a", "x"), ("x", "b")])
-def test_two_ranks_with_different_inputs(digests):
-    (found,) = diagnose(record(rank(0, "a", "b"), rank(1, *digests))).findings
-    assert (found.code, found.severity, found.certainty) == ("DDP503", "error", "proven")
-    assert (found.culprits, found.sides) == ((), ((0,), (1,)))
-    assert found.where == ((0, CALL), (1, CALL))
-    number = 2 if digests[0] == "a" else 1
-    assert found.evidence[0].startswith(f"Tensor {number} that these ranks declared replicated")
+@pytest.mark.parametrize(("digests", "number"), [("ax", 2), ("xb", 1)])
+def test_two_ranks_with_different_inputs(digests, number):
+    (one,) = found("ab", digests)
+    assert (one.severity, one.certainty, one.culprits, one.sides) == ("error", "proven", (), ((0,), (1,)))
+    assert one.where == ((0, CALL), (1, CALL)) and one.evidence[0].startswith(f"Tensor {number} that these ranks")
 
 
 def test_one_of_four():
-    ranks = [rank(r, "x" if r == 2 else "a", of=range(4), world=4) for r in range(4)]
-    (found,) = diagnose(record(*ranks)).findings
-    assert (found.culprits, found.waiting, found.sides) == ((2,), (0, 1, 3), ())
-
-
-def test_each_of_two_groups_has_another_batch_of_its_own():
-    """Two dimensions: the data-parallel groups take different batches, as they should."""
-    ranks = [rank(r, "ab"[r // 2], of=(r // 2 * 2, r // 2 * 2 + 1), world=4) for r in range(4)]
-    assert diagnose(record(*ranks)).findings == ()
+    (one,) = found("a", "a", "x", "a")
+    assert (one.culprits, one.waiting, one.sides) == ((2,), (0, 1, 3), ())
 
 
 def test_both_groups_are_named():
-    ranks = [rank(r, str(r), of=(r // 2 * 2, r // 2 * 2 + 1), world=4) for r in range(4)]
-    (found,) = diagnose(record(*ranks)).findings
-    assert found.sides == ((0,), (1,))
-    assert "Those of ranks 2 and 3 differ too." in found.evidence
+    (one,) = found("0", "1", "2", "3", of=pair)
+    assert one.sides == ((0,), (1,)) and "Those of ranks 2 and 3 differ too." in one.evidence
 
 
 def test_other_sizes_are_shown():
-    (found,) = diagnose(record(rank(0, "a"), rank(1, "b", shape=(7, 16)))).findings
-    assert "8 x 16 on rank 0, 7 x 16 on rank 1" in found.evidence[0]
-
-
-def test_a_rank_that_is_not_in_its_group():
-    """A black box may say anything."""
-    assert diagnose(record(rank(0, "a"), rank(1, "b", of=(0, 7)))).findings == ()
+    (one,) = found("a", "b", shape=(7, 16))
+    assert "7 x 16 on rank 0, 8 x 16 on rank 1" in one.evidence[0]

@@ -4,33 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.rules.divergence import ddp_setup
-from tests.rules.divergence.setups import WRAPPED, recorded, some, the_finding, wraps
+from tests.rules.divergence.setups import WRAPPED, recorded, some, wraps
+from tests.rules.recordings import asked
 from tests.rules.training import tensor
 
 
-@pytest.mark.parametrize("culprits", [(0,), (2,), (0, 1, 2, 3)], ids=str)
-@pytest.mark.parametrize(("left", "usual"), [("cpu", "cuda:0"), ("meta", "cpu")])
-def test_a_part_of_the_model_stayed_elsewhere(culprits, left, usual):
-    moved = [tensor(f"layer.{n}", device=usual) for n in range(3)]
-    odd = [*moved, tensor("head.weight", device=left)]
-    found = the_finding(recorded(some(culprits, wraps(*odd), wraps(*moved, tensor("head.weight", device=usual)))))
-    assert (found.code, found.culprits, found.waiting) == ("DDP202", culprits, ())
-    assert found.tensors == ("head.weight",)
-    assert found.where == tuple((number, WRAPPED) for number in culprits)
-    assert left in found.summary
+def on(*devices):
+    return wraps(*(tensor(f"layer.{n}", device=device) for n, device in enumerate(devices)))
 
 
-def test_most_of_the_model_is_on_meta():
-    """What has no values is what is wrong, be it most of it."""
-    tensors = [tensor("a", device="meta"), tensor("b", device="meta"), tensor("c", device="cpu")]
-    assert the_finding(recorded(wraps(*tensors))).tensors == ("a", "b")
-    assert the_finding(recorded(wraps(*tensors[:2]))).tensors == ("a", "b")
+@pytest.mark.parametrize("culprits", [(2,), (0, 1, 2, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("devices", "elsewhere", "named"),
+    [
+        (("cuda:0", "cuda:0", "cpu"), "cpu", ("layer.2",)),
+        (("cpu", "cpu", "meta"), "meta", ("layer.2",)),
+        (("meta", "meta", "cpu"), "meta", ("layer.0", "layer.1")),  # what has no values is wrong, be it most of it
+        (("meta", "meta"), "meta", ("layer.0", "layer.1")),
+    ],
+)
+def test_a_part_of_the_model_stayed_elsewhere(culprits, devices, elsewhere, named):
+    (one,) = asked("DDP202", recorded(some(culprits, on(*devices), on("cpu", "cpu", "cpu"))))
+    assert (one.severity, one.culprits, one.waiting, one.tensors) == ("error", culprits, (), named)
+    assert one.where == tuple((number, WRAPPED) for number in culprits) and elsewhere in one.summary
 
 
-def test_a_model_that_is_split_over_devices_on_purpose():
-    assert ddp_setup.find(recorded(wraps(tensor("a", device="cuda:0"), tensor("b", device="cuda:1")))) == []
-
-
-def test_each_rank_on_its_own_device():
-    assert ddp_setup.find(recorded(lambda r: r.wraps(tensor("a", device=f"cuda:{r.rank}"), at=WRAPPED))) == []
+@pytest.mark.parametrize("make", [on("cuda:0", "cuda:1"), lambda rank: on(f"cuda:{rank.rank}")(rank)])
+def test_devices_that_are_meant(make):
+    assert asked("DDP202", recorded(make)) == []

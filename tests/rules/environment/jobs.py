@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ddpnb.rules.rules import environment
-from tests.rules.recordings import Rank, diagnose, line, record
+from tests.rules.recordings import Rank, line, record
 
 INIT = line(4)
-GIB = 1 << 30
 
 
 def recorded(make, world=4, script=None, **host):
@@ -23,14 +21,3 @@ def joined(**facts):
 
 def some(culprits, odd, usual=joined()):
     return lambda rank: odd(rank) if rank.rank in culprits else usual(rank)
-
-
-def others(culprits, world=4):
-    return tuple(number for number in range(world) if number not in culprits)
-
-
-def the_finding(recording, stuck=frozenset()):
-    (found,) = environment(recording, stuck)
-    assert found.summary and found.remedy
-    assert found.code in [one.code for one in diagnose(recording).findings]
-    return found

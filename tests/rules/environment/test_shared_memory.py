@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.rules.rules import environment
-from tests.rules.environment.jobs import GIB, recorded
-from tests.rules.recordings import line, record
+from tests.rules.environment.jobs import recorded
+from tests.rules.recordings import asked, line
+
+MIB = 1 << 20
 
 
-def test_all_is_well():
-    assert environment(recorded(lambda r: r, cores=8, shm_total=GIB, shm_free=GIB)) == []
-    assert environment(record()) == []
+@pytest.mark.parametrize(
+    ("free", "workers", "severity"), [(50, 2, "note"), (5, 2, "warning"), (0.5, 1, "warning"), (20, 16, "warning")]
+)
+def test_the_less_is_free_the_worse(free, workers, severity):
+    def make(rank):
+        rank.loader(line(5), num_workers=workers if rank.rank in (1, 3) else 0)
 
-
-def test_shared_memory_that_is_full_where_workers_need_it():
-    recording = recorded(
-        lambda r: r.loader(line(5), num_workers=2 if r.rank in (1, 3) else 0), shm_total=64 << 20, shm_free=3 << 20
-    )
-    (found,) = environment(recording)
-    assert (found.code, found.severity, found.culprits) == ("DDP506", "warning", (1, 3))
-    assert "3 MiB left of 64 MiB" in found.summary
-    assert found.where == ((1, line(5)), (3, line(5)))
+    (found,) = asked("DDP506", recorded(make, shm_total=64 * MIB, shm_free=free * MIB))
+    assert (found.severity, found.culprits, found.where) == (severity, (1, 3), ((1, line(5)), (3, line(5))))
+    assert f"{free:.0f} MiB left of 64 MiB" in found.summary
 
 
 @pytest.mark.parametrize(
     ("workers", "host"),
-    [(0, {"shm_free": 1, "shm_total": GIB}), (2, {"shm_free": GIB, "shm_total": 2 * GIB}), (2, {}), (2, {"shm_free": 1})],
-    ids=["no workers", "room enough", "nothing known", "half known"],
-)  # fmt: skip
+    [
+        (0, {"shm_free": MIB, "shm_total": 64 * MIB}),
+        (2, {"shm_free": 1024 * MIB, "shm_total": 2048 * MIB}),
+        (2, {"shm_free": 0, "shm_total": 0}),
+        (2, {"shm_free": 1}),
+        (2, {}),
+    ],
+    ids=["no workers", "room enough", "no shared memory", "half known", "nothing known"],
+)
 def test_shared_memory_that_is_no_trouble(workers, host):
-    assert environment(recorded(lambda r: r.loader(num_workers=workers), **host)) == []
+    assert asked("DDP506", recorded(lambda r: r.loader(num_workers=workers), **host)) == []
