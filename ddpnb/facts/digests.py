@@ -1,22 +1,19 @@
-"""Silent divergence: what first differed between the replicas, on which ranks, and which ranks caused it.
-
-Between two steps a replica passes three points: forward, gradients before the optimizer's step,
-parameters after it. The last point at which the ranks agree and the first at which they differ enclose the cause.
-"""
+"""Values and digests by rank: who holds the same, when that first differed, and who differs from the rank's own past."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 
+from ddpnb.facts.once import once
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Digest, Model, Sample
 from ddpnb.model.samples import tensor_name
 
-_ORDER = {"forward": 0, "gradients": 1, "updated": 2}
+# The points that a replica passes between two optimizer steps.
+_ORDER = {"updated": 0, "forward": 1, "gradients": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +136,7 @@ def split(values: Mapping[int, object]) -> Split:
     return Split(tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0]))))
 
 
+@once
 def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, Sample]]:
     """The samples of one kind of one model: turn -> rank -> sample."""
     found: dict[int, dict[int, Sample]] = defaultdict(dict)
@@ -149,6 +147,7 @@ def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, 
     return dict(sorted(found.items()))
 
 
+@once
 def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
     """Number -> rank -> model."""
     found: dict[int, dict[int, Model]] = defaultdict(dict)
@@ -171,6 +170,7 @@ def comparable(models: Mapping[int, Model]) -> bool:
     )
 
 
+@once
 def units_of(recording: Recording, number: int) -> list[str]:
     """All parts of tensors that occur in the samples of a model, in the model's order."""
     found: dict[str, None] = {}
@@ -184,112 +184,22 @@ def units_of(recording: Recording, number: int) -> list[str]:
 def first_difference(
     recording: Recording, model: int, kinds: Iterable[str] = tuple(_ORDER), names: Iterable[str] | None = None
 ) -> Difference | None:
-    """The earliest disagreement of the replicas of a model, over these kinds of samples.
-
-    The order is that of training: gradients come after the forward of the same step, and updated
-    parameters before the next forward.
-    """
-    earliest: tuple[tuple[int, int], Difference] | None = None
+    """The earliest disagreement of the replicas of a model, over these kinds of samples, in the order of training."""
     chosen = None if names is None else list(names)
+    found: list[Difference] = []
     for kind in kinds:
-        for turn, samples in by_turn(recording, model, kind).items():
-            units = differing(samples, chosen)
-            if units:
-                step = min(sample.step for sample in samples.values())
-                place = (step, _ORDER[kind] if kind != "updated" else -1)
-                if earliest is None or place < earliest[0]:
-                    earliest = place, Difference(model, kind, turn, samples, units, sides_of(samples, units))
-                break
-    return earliest[1] if earliest is not None else None
-
-
-def changed_since(recording: Recording, found: Difference, units: Iterable[str]) -> Past:
-    """Ranks whose own parameters changed between two checks without an optimizer step in between.
-
-    The first check is after an optimizer step or at a forward. Nothing that belongs to training changes parameters
-    in between, so these ranks' own code did it. A rank is known not to have changed only if all parts were checked.
-    """
-    chosen = list(units)
-    changed: list[int] = []
-    known: list[int] = []
-    for rank, sample in found.samples.items():
-        before = [
-            s
-            for s in recording.ranks[rank].samples
-            if s.model == found.model and s.kind in ("updated", "forward") and s.at_ns <= sample.at_ns
-            if (s.kind, s.turn) != (sample.kind, sample.turn)
-        ]
-        if before and before[-1].step == sample.step:
-            held = before[-1].digests
-            own = [name for name in chosen if name in sample.digests]
-            common = [name for name in own if name in held]
-            if any(held[name].hash != sample.digests[name].hash for name in common):
-                changed.append(rank)
-            if rank in changed or common == own:
-                known.append(rank)
-    return Past(tuple(sorted(changed)), tuple(sorted(known)))
-
-
-def changes_elsewhere(recording: Recording, found: Difference, rank: int) -> bool:
-    """Whether a rank's own code changes these parameters at another time: between two checks without an optimizer step."""
-    looks = [
-        sample
-        for sample in sorted(recording.ranks[rank].samples, key=lambda sample: sample.at_ns)
-        if sample.model == found.model and sample.kind in ("updated", "forward")
-    ]
-    return any(
-        one.step == other.step and values_of(one, held) != values_of(other, held)
-        for one, other in pairwise(looks)
-        if other is not found.samples[rank]
-        if (held := [unit for unit in found.units if unit in one.digests and unit in other.digests])
+        turns = by_turn(recording, model, kind).items()
+        first = next(((turn, samples, units) for turn, samples in turns if (units := differing(samples, chosen))), None)
+        if first is not None:
+            turn, samples, units = first
+            found.append(Difference(model, kind, turn, samples, units, sides_of(samples, units)))
+    return min(
+        found, key=lambda one: (min(s.step for s in one.samples.values()), _ORDER.get(one.kind, 0)), default=None
     )
-
-
-def last_agreed(recording: Recording, found: Difference) -> int | None:
-    """After how many optimizer steps all these ranks were last seen to hold the same in these parts, before they differed."""
-    latest: int | None = None
-    for kind in ("updated", "forward"):
-        for samples in by_turn(recording, found.model, kind).values():
-            held = {rank: samples[rank] for rank in found.samples if rank in samples}
-            earlier = all(sample.at_ns < found.samples[rank].at_ns for rank, sample in held.items())
-            seen = [unit for unit in found.units if all(unit in sample.digests for sample in held.values())]
-            steps = {sample.step for sample in held.values()}
-            if (
-                len(held) == len(found.samples)
-                and earlier
-                and seen
-                and len(steps) == 1
-                and not differing(held, found.units)
-            ):
-                latest = max(latest or 0, *steps)
-    return latest
-
-
-def agree_again(recording: Recording, found: Difference) -> int | None:
-    """The optimizer step after which all ranks held the same in these parts again, if they do at the last check.
-
-    Code may leave the common values for a moment and come back, as sharpness-aware steps do.
-    """
-    later = [
-        samples
-        for samples in by_turn(recording, found.model, "updated").values()
-        if samples.keys() == found.samples.keys()
-        and all(sample.at_ns > found.samples[rank].at_ns for rank, sample in samples.items())
-        and all(unit in sample.digests for unit in found.units for sample in samples.values())
-    ]
-    if not later or differing(later[-1], found.units):
-        return None
-    return next(max(s.step for s in samples.values()) for samples in later if not differing(samples, found.units))
 
 
 def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
     return tuple(sample.digests[unit].hash for unit in units if unit in sample.digests)
-
-
-def apart(samples: Mapping[int, Sample], units: Iterable[str]) -> bool:
-    """Whether no two ranks hold the same values."""
-    chosen = tuple(units)
-    return len({values_of(sample, chosen) for sample in samples.values()}) == len(samples)
 
 
 def extent(samples: Mapping[int, Sample], unit: str) -> str:

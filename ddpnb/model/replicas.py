@@ -167,7 +167,9 @@ class Sample:
     ``gradients`` (just before the optimizer's step), ``updated`` (parameters just after it),
     ``backward`` (the loss), ``loss`` (one on a GPU, which was read later; with the turn of its backward), ``clip`` and ``scale`` (of gradients); where it was asked for, ``outputs`` of modules in the first
     forward and ``local`` gradients in the first backward, whose facts are digests; ``earlier`` (parameters when an earlier
-    run in the same processes ended, with its number as the turn and its name as the fact ``run``).
+    run in the same processes ended, with its number as the turn and its name as the fact ``run``); ``start`` (parameters
+    that no wrapper holds, before the first step of their optimizer); ``sent`` (the norms of all gradients that no wrapper
+    averages, after a backward and at the first collective after it; its turn is that of the optimizer's step).
     ``turn`` counts the samples of this kind and model from 1, sampled or not; ``step`` the optimizer
     steps before it. ``digests`` may hold a part of the tensors: all ranks choose the same parts in the
     same turn. ``facts`` are as a rank wrote them: what reads them asks the attributes below, which are bounded.
@@ -185,6 +187,8 @@ class Sample:
     # forward
     sync = Number()  # 1: the backward pass after it synchronises
     training = Number()
+    local = Number()  # the norm of gradients after a backward
+    sent = Number()  # and at the first collective after it
     buffers_synced = Number()  # 1: it gave all ranks the buffers of rank 0
     inputs_hash = Number()
     inputs_finite = Number()  # of a backward pass too, whose loss is not finite
@@ -217,7 +221,8 @@ class Sample:
     @property
     def factors(self) -> tuple[float, ...]:
         """The numbers by which the loss of a backward pass was multiplied, the last first."""
-        return self.numbers("factor")
+        found = (_number(value) for name, value in self.facts.items() if name.startswith("factor"))
+        return tuple(value for value in found if value is not None)
 
     @property
     def settings(self) -> Mapping[str, float | str]:
@@ -231,15 +236,6 @@ class Sample:
         """All facts that are numbers: the digests of ``outputs`` and ``local``, by the name of a module or tensor."""
         checked = ((name, _number(value)) for name, value in self.facts.items())
         return {name[:_LONGEST]: value for name, value in islice(checked, _MOST) if value is not None}
-
-    def number(self, name: str) -> float | None:
-        """A fact that is a number; None where it is missing or no number."""
-        return _number(self.facts.get(name))
-
-    def numbers(self, prefix: str) -> tuple[float, ...]:
-        """The facts with this prefix that are numbers, in their order."""
-        found = (self.number(name) for name in self.facts if name.startswith(prefix))
-        return tuple(value for value in found if value is not None)
 
 
 _TEXT, _LONGEST, _MOST = 4000, 400, 10_000  # characters of a text, and of a name; names in a list

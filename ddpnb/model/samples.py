@@ -25,7 +25,21 @@ FILE_SIZE = HEADER_SIZE + RING_SIZE
 WRITTEN = struct.Struct("<QQQ")
 WRITTEN_AT = 8
 
-KINDS = ("pad", "forward", "gradients", "updated", "backward", "clip", "scale", "outputs", "local", "loss", "earlier")
+KINDS = (
+    "pad",
+    "forward",
+    "gradients",
+    "updated",
+    "backward",
+    "clip",
+    "scale",
+    "outputs",
+    "local",
+    "loss",
+    "earlier",
+    "start",
+    "sent",
+)
 # length, stamp, model, kind, log2 of the slices, turn, step, site, names, time, units, values
 ROW = struct.Struct("<IIHBBIIIIQII")
 ROW_SIZE = 48

@@ -14,6 +14,7 @@ import os
 import sys
 import time
 import weakref
+from array import array
 from collections.abc import Callable
 from struct import pack
 from typing import Any
@@ -24,6 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ddpnb.model.events.models import BuffersSynced, LossNotFinite, NoSyncEntered, ParametersFrozen, ParametersReplaced
+from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
@@ -47,13 +49,17 @@ _SEARCH_S = 90e-6  # a search for unused parameters that takes longer is not mad
 
 
 class Replicas(Hooks):
-    """Follows every model that is wrapped with DDP, or else the parameters of an optimizer."""
+    """Follows every model that is wrapped with DDP, and the parameters of optimizers that no wrapper holds."""
 
     def __init__(self, box: BlackBox, door: Door, folder: str, rank: int) -> None:
         super().__init__(box)
         self._flight = door.flight
         self._groups = door.groups
         self._optimizers = Optimizers(box)
+        self._unsent: list[
+            tuple[Watched, float]
+        ] = []  # models that no wrapper averages, and the norms of their gradients
+        door.on_call.append(self.guarded(self._send))
         self.models = Followed(door.groups, folder, rank, self.emit, self._resumed, self._optimizers.number)
         self._watched = self.models.watched
         # The optimizer in its step, and its models.
@@ -99,6 +105,7 @@ class Replicas(Hooks):
         super().new_run()
         self._optimizers.new_run()
         self._unsynced.clear()
+        self._unsent = []
         self._others, self._unsound, self._said_unsound = 0, 0, False
         self._losses.forget()
         self._bypass.end()
@@ -344,6 +351,17 @@ class Replicas(Hooks):
             if watched.pace.looking and watched.synchronises:
                 with Meter(watched.pace):
                     watched.reduced = watched.left = digests(watched, _gradients(watched))[1]
+        self._unsent = [(watched, norm) for watched in self.models.unwrapped() if (norm := _norm(watched)) > 0]
+
+    def _send(self, *_: Any) -> None:
+        """The first collective after a backward: what each rank has made of its gradients before it averages them."""
+        if not self._unsent:
+            return
+        unsent, self._unsent = self._unsent, []
+        names = self._samples.name("sent", lambda: {"names": ["local", "sent"]})
+        for watched, local in unsent:
+            watched.turns["sent"] = watched.steps + 1
+            self._samples.write(watched, "sent", names, pack("2d", local, _norm(watched)))
 
     def _left(self, *_: Any, **__: Any) -> None:
         """torch has changed gradients itself: what differs from them later was changed by the script."""
@@ -374,7 +392,11 @@ class Replicas(Hooks):
         self._losses.poll()
         self._flight.tidy()
         for watched in models:
-            if watched.backwards and not watched.forwards and not watched.bypass_site:
+            if watched.number >= UNWRAPPED:
+                if not watched.turns["gradients"]:
+                    watched.turns["start"] += 1
+                    self._samples.digest(watched, "start", watched.parameters, 0, b"")
+            elif watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._bypass.begin()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
             if watched.first_pass:
@@ -384,6 +406,7 @@ class Replicas(Hooks):
             if watched.pace.looking:
                 with Meter(watched.pace):
                     self._look_gradients(watched, optimizer)
+            self._unsent = []
             watched.forwards = watched.synced = watched.backwards = 0
             watched.synchronises, watched.reduced, watched.left = False, None, None
             watched.arrived_finite = 1.0
@@ -450,6 +473,15 @@ def _syncs_buffers(ddp: Any) -> bool:
 
 def _gradients(watched: Watched) -> list[Any]:
     return [None if parameter is None else parameter.grad for parameter in watched.parameters]
+
+
+def _norm(watched: Watched) -> float:
+    """The norm of all gradients of a model whose step is looked at; 0 if that is not to be had cheaply."""
+    if not watched.pace.looking or not watched.on_cpu or watched.log2:
+        return 0.0
+    with Meter(watched.pace):
+        norms = array("f", digests(watched, _gradients(watched))[2])
+    return math.sqrt(sum(norm * norm for norm in norms if not math.isnan(norm)))
 
 
 def _same(before: bytes | None, now: bytes) -> float:

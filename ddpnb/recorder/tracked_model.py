@@ -207,22 +207,27 @@ def facts_of(specs: list[TensorSpec]) -> list[dict[str, Any]]:
 
 
 def names_from_frames(parameters: list[Any]) -> dict[int, str]:
-    """Names of parameters from the modules that the calling functions hold in their variables."""
+    """Names of parameters from the calling functions: of their modules, else of the variables and attributes that are parameters."""
     wanted = {id(parameter) for parameter in parameters}
     names: dict[int, str] = {}
+    variables: dict[int, str] = {}
     frame = calling_frame(2)
     while frame is not None and len(names) < len(wanted):
-        for value in list(frame.f_locals.values()):
+        for variable, value in list(frame.f_locals.items()):
             kind = type(value)  # isinstance() would run code of odd objects
             if issubclass(kind, (ModuleType, type)):
                 continue
-            parts = [value, *list(getattr(value, "__dict__", {}).values())[:200]] if is_user_class(kind) else [value]
-            for module in parts:
-                if issubclass(type(module), torch.nn.Module):
-                    named = module.named_parameters()
+            parts = {variable: value}
+            if is_user_class(kind):
+                parts |= dict(list(getattr(value, "__dict__", {}).items())[:200])
+            for name, part in parts.items():
+                if id(part) in wanted:
+                    variables.setdefault(id(part), str(name))
+                elif issubclass(type(part), torch.nn.Module):
+                    named = part.named_parameters()
                     names.update((id(p), name) for name, p in named if id(p) in wanted and id(p) not in names)
         frame = frame.f_back
-    return names
+    return variables | names
 
 
 def is_user_class(kind: type) -> bool:

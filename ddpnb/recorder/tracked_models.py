@@ -1,4 +1,4 @@
-"""The models that are followed: those that are wrapped with DDP, or else the parameters of an optimizer."""
+"""The models that are followed: those that are wrapped with DDP, and the parameters of optimizers that no wrapper holds."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ddpnb.recorder.hooks import place
 from ddpnb.recorder.optimizers import held_by
 from ddpnb.recorder.tracked_model import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs
 
+_BESIDE = 4  # optimizers whose parameters are followed beside the first: a program may make one for each batch
 _LOOKS = 64  # steps of an optimizer in which parts of it have no gradient
 
 
@@ -56,7 +57,7 @@ class Followed:
         self._emit = emit
         self._run = 0
         self._count = 0
-        self._adopted = 0
+        self._adopted = self._beside = 0
         self.watched: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()
         self._earlier: weakref.WeakKeyDictionary[Any, Watched] = weakref.WeakKeyDictionary()  # of earlier cells
         # Optimizers of which parts had no gradient yet: how often they were looked at, and how many parts.
@@ -74,7 +75,7 @@ class Followed:
         self._idle.clear()
         self.last = None
         self._count = 0
-        self._adopted = 0
+        self._adopted = self._beside = 0
 
     def begin(self, run: int) -> None:
         """What is described belongs to this run from here on."""
@@ -104,6 +105,10 @@ class Followed:
         own = list(self.watched.values())
         numbers = {watched.number for watched in own}
         return [*own, *(one for one in self._unused() if one.number not in numbers)]
+
+    def unwrapped(self) -> list[Watched]:
+        """The models of this run that no wrapper holds."""
+        return [watched for watched in self.watched.values() if watched.number >= UNWRAPPED]
 
     def _unused(self) -> list[Watched]:
         """The models of earlier runs that are not used in this one."""
@@ -227,8 +232,11 @@ class Followed:
             self._idle.pop(optimizer, None)
             self._follow_holders(held)
             models = [watched for watched in self.watched.values() if watched.ids & held]
-            if not models and not self.watched:
-                models = self._adopt(optimizer, parameters)
+            if optimizer not in self.watched and (not self.watched or self._beside <= _BESIDE):
+                followed = set[int]().union(*(watched.ids for watched in models))
+                adopted = self._adopt(optimizer, [p for p in parameters if id(p) not in followed])
+                self._beside += len(adopted)
+                models += adopted
             known = self._of_optimizer[optimizer] = (count, models)
             self._describe_optimizer(optimizer, parameters, held, models)
         return known[1]
@@ -241,7 +249,7 @@ class Followed:
                     self.follow(owner)
 
     def _adopt(self, optimizer: Any, parameters: list[Any]) -> list[Watched]:
-        """Without a wrapper the optimizer's parameters are followed: somebody may average gradients by hand."""
+        """What no wrapper holds is followed as the optimizer's: somebody may average its gradients by hand, or nobody does."""
         sharded = any(hasattr(p, "device_mesh") for p in parameters)
         parameters = [p for p in parameters if not hasattr(p, "device_mesh")]
         if not dist.is_initialized() or dist.get_world_size() < 2 or not parameters:
@@ -262,9 +270,11 @@ class Followed:
         """Does it hold what is trained? Recorded once, and again as long as more of what it holds beside that has a gradient."""
         looks, least = self._idle.pop(optimizer, (0, -1))
         number = self._number_of(optimizer)
+        wrapped = [watched for watched in self.watched.values() if watched.number < UNWRAPPED]
+        holds = [watched for watched in models if watched.number < UNWRAPPED or not wrapped]
         seen = [
-            held_by(optimizer, parameters, held, watched, followed=bool(models), number=number)
-            for watched in models or self.watched.values()
+            held_by(optimizer, parameters, held, watched, followed=bool(holds), number=number)
+            for watched in holds or wrapped or self.watched.values()
         ]
         idle = sum(one.idle or 0 for one in seen)
         if idle and looks < _LOOKS:

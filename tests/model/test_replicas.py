@@ -50,14 +50,12 @@ def test_what_makes_no_sense_is_refused_as_such(value):
 )
 def test_a_fact_that_is_a_number(value, number):
     sample = Sample(0, "forward", 1, facts={"loss": value})
-    assert sample.number("loss") == number
-    assert sample.numbers("lo") == (() if number is None else (number,))
-    assert sample.number("other") is None
+    assert (sample.loss, sample.scale) == (number, None)
 
 
 def test_numbers_keep_their_order():
     facts = {"group 1: lr": 3, "lr": 1, "factor 1": 2.0, "factor 2": "x", "factor 3": 4.0}
-    assert Sample(0, "gradients", 1, facts=facts).numbers("factor") == (2.0, 4.0)
+    assert Sample(0, "gradients", 1, facts=facts).factors == (2.0, 4.0)
 
 
 def test_settings_of_an_optimizer_are_what_has_no_attribute_of_its_own():

@@ -78,7 +78,7 @@ def test_samples_and_models_of_each_rank(run):
     run.forward(1, w=2)
     run.samples.read()
     (sample,) = run.samples.samples(1)
-    assert (sample.kind, sample.number("training")) == ("forward", 1.0)
+    assert (sample.kind, sample.training) == ("forward", 1.0)
     assert {name: (digest.hash, digest.norm) for name, digest in sample.digests.items()} == {"w": (2, 2), "b": (5, 5)}
     assert run.samples.models(0) == (Model.from_json(MODEL),)
 

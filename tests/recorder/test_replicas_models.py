@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.models import BuffersSynced, LossNotFinite, OptimizerSeen, ParametersFrozen, ParametersReplaced
+from ddpnb.model.replicas import UNWRAPPED
 from tests.recorder.test_replicas import BUFFERS, PARAMETERS, Net, batch, train
 
 
@@ -137,7 +138,7 @@ def test_a_module_that_is_called_behind_its_wrappers_back(watched):
         model.module(batch(0)).sum().backward()
         optimizer.step()
     found = watched.samples("gradients")
-    assert [[s.number(name) for name in ("forwards", "backwards")] for s in found] == [[0, 1], [0, 1]]
+    assert [[s.forwards, s.backwards] for s in found] == [[0, 1], [0, 1]]
     site = found[0].facts["bypass_site"]
     here = test_a_module_that_is_called_behind_its_wrappers_back
     assert (site["file"], site["line"]) == (__file__, line_of(here, "model.module(batch"))
@@ -175,7 +176,7 @@ def test_a_module_that_is_evaluated_by_itself_goes_past_nothing(watched):
     train(model, 2)
     model.module(batch(0))
     train(model)
-    assert [s.number("bypass") for s in watched.samples("gradients")] == [0, 0, 0]
+    assert [s.bypass for s in watched.samples("gradients")] == [0, 0, 0]
     assert torch.nn.modules.module._global_forward_pre_hooks == {}  # it is looked for until the wrapper is used
 
 
@@ -275,7 +276,46 @@ def test_without_a_wrapper_the_parameters_of_the_optimizer_are_followed(watched)
     assert (model.wrapper, model.ranks, model.options) == ("", (0, 1), {"sharded": False})
     assert [tensor.name for tensor in model.tensors] == PARAMETERS
     kinds = [sample.kind for sample in watched.samples()]
-    assert kinds == ["gradients", "updated", "backward", "gradients", "updated"]
+    assert kinds == ["start", "gradients", "updated", "backward", "gradients", "updated"]
+
+
+@pytest.mark.usefixtures("of_two")
+@pytest.mark.parametrize("shared", [False, True], ids=["an optimizer of their own", "the model's optimizer"])
+def test_parameters_beside_a_wrapped_model_are_followed_too(watched, shared):
+    model, temperature = DDP(Net()), nn.Parameter(torch.ones(()))
+    optimizers = [torch.optim.SGD([*model.parameters(), temperature], lr=0.1)]
+    if not shared:
+        optimizers = [torch.optim.SGD(model.parameters(), lr=0.1), torch.optim.SGD([temperature], lr=0.1)]
+    for _ in range(2):
+        with model.no_sync():  # the other rank is imagined
+            (model(batch(0)).sum() * temperature).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert [[tensor.name for tensor in one.tensors] for one in watched.models[1:]] == [["temperature"]]
+    own = [sample for sample in watched.samples() if sample.model == UNWRAPPED]
+    assert [sample.kind for sample in own] == ["start", "gradients", "updated", "gradients", "updated"]
+    assert {event.model for event in watched.events(OptimizerSeen)} == {0}
+
+
+@pytest.mark.usefixtures("of_two")
+def test_what_a_rank_makes_of_its_gradients_before_the_first_collective(watched):
+    net = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    norms = []
+    for _ in range(3):
+        optimizer.zero_grad()
+        net(torch.ones(1, 2)).sum().backward()
+        norms.append(torch.cat([p.grad.flatten() for p in net.parameters()]).norm().item())
+        for parameter in net.parameters():
+            parameter.grad *= 0.5
+        for _ in range(2):  # as the kernel of each collective does
+            for look in watched.door.on_call:
+                look(0, "allreduce_", None, 0, None)
+        optimizer.step()
+    seen = watched.samples("sent")
+    assert [(one.model, one.turn) for one in seen] == [(UNWRAPPED, 2), (UNWRAPPED, 3)]  # known since its first step
+    assert [one.facts["local"] for one in seen] == pytest.approx(norms[1:])
+    assert [one.facts["sent"] for one in seen] == pytest.approx([norm / 2 for norm in norms[1:]])
 
 
 @pytest.mark.usefixtures("of_two")

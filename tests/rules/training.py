@@ -95,7 +95,7 @@ class Training:
 
     def _digests(self, model: int, kind: str, step: int, turn: int, odd: Mapping[str, int | None]) -> dict[str, Digest]:
         described = next((one for one in self._models if one.number == model), None)
-        if described is None or kind not in ("forward", "gradients", "updated", "earlier"):
+        if described is None or kind not in ("forward", "gradients", "updated", "earlier", "start"):
             return {}
         buffers = {one.name for one in described.buffers}
         own = {**(self._drift if kind != "gradients" else {}), **odd}

@@ -6,16 +6,10 @@ import re
 
 import pytest
 
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.rules.data import batches as data
-
-
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import standings
+from ddpnb.facts.uneven_loaders import uneven_loops
 from ddpnb.model.events.runs import HooksDetached
 from ddpnb.rules import engine
-from ddpnb.rules.data.batches import uneven_shards
-from ddpnb.rules.hangs.workers import stalled_worker
 from tests.conftest import VICTIMS, marked_lines
 from tests.rules.recordings import refined
 
@@ -58,10 +52,10 @@ def test_named(scenario, case):
 def test_uneven_shards(scenario):
     run = played(scenario, "data.py", "uneven")
     assert run.outcome == "hang", str(run.diagnosis)
-    finding = uneven_shards(run.recording, stopped=True)
-    assert finding is not None and finding.culprits == (1,)
-    assert "6 batches" in finding.summary and "8" in finding.summary
-    assert {site.line for _, site in finding.where} == marked_lines(VICTIMS / "data.py", "culprit", "uneven")
+    found = uneven_loops(run.recording, stopped=True)
+    assert found is not None and (found.fewest, found.counts[1]) == ((1,), 6)
+    lines = {loop.site.line for loop in found.loops.values()}
+    assert lines == marked_lines(VICTIMS / "data.py", "culprit", "uneven")
     assert "out of the loop" in run.recording.ranks[1].output
 
 

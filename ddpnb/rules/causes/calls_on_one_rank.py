@@ -49,10 +49,10 @@ def not_synchronised(snap: Snapshot) -> Iterable[Draft]:
 
 
 @family(
-    STATE_ON_ONE_RANK,
     after=(*_CAUSES_OF_CALLS, "DDP407", "DDP408"),
     refines=(*_MISMATCHES, "DDP301"),
     failure=True,
+    gives=("DDP605",),
     needs=("stacks",),
 )
 def state_of_one(snap: Snapshot) -> Iterable[Draft]:

@@ -60,10 +60,10 @@ def two_threads(snap: Snapshot) -> Iterable[Draft]:
 
 
 @family(
-    CONCURRENT_USE,
     after=("DDP202", "DDP403", "DDP404", "DDP412", "DDP416"),
     refines=(*MISMATCHES, "DDP301"),
     failure=True,
+    gives=("DDP310",),
 )
 def in_another_thread(snap: Snapshot) -> Iterable[Draft]:
     """The call that others wait in is about to be made by another thread of the rank."""
@@ -77,6 +77,7 @@ def in_another_thread(snap: Snapshot) -> Iterable[Draft]:
         if found:
             yield refined(
                 finding,
+                CONCURRENT_USE,
                 culprits=tuple(sorted(found)),
                 waiting=tuple(sorted(finding.concerned - set(found))),
                 sides=(),

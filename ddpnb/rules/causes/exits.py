@@ -95,7 +95,7 @@ def _frozen(record: RankRecord) -> tuple[str, ...]:
     return seen[-1].names if seen else ()
 
 
-@family(EXIT_CODE_MASKED, after=("DDP706",), refines=("DDP311",), failure=True, needs=())
+@family(after=("DDP706",), refines=("DDP311",), failure=True, needs=(), gives=("DDP701",))
 def quiet_exit(snap: Snapshot) -> Iterable[Draft]:
     """A process exited with status 0 although others needed it."""
     for finding in snap.found("DDP311"):
@@ -103,6 +103,7 @@ def quiet_exit(snap: Snapshot) -> Iterable[Draft]:
         if quiet:
             yield refined(
                 finding,
+                EXIT_CODE_MASKED,
                 summary=f"{phrases.ranks(quiet, True)} exited with status 0 in the middle of the run.",
                 remedy="Exit with a non-zero status when training fails: no os._exit(0) or sys.exit(0) in a finally.",
             )

@@ -2,71 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ddpnb.facts.loading import Loop, Views, replica_groups, side_by_side, views
-from ddpnb.facts.once import once
+from ddpnb.facts.loading import Loop
 from ddpnb.facts.places import moments
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.uneven_loaders import uneven_loops
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
-from ddpnb.rules.rule import Draft, each, family, say
-
-UNEVEN_SHARDS = FindingType("DDP504", "uneven-shards", severity="warning")
+from ddpnb.rules.rule import Draft, each, rule, say
 
 
-@family(UNEVEN_SHARDS)
+@rule("DDP504", "uneven-shards", severity="warning")
 def batches(snap: Snapshot) -> Iterable[Draft]:
-    """Different numbers of batches, known before they hurt."""
+    """Different numbers of batches, known before they hurt, or as the cause of a loop that ends on some ranks alone."""
     whole = len(snap.ranks) == snap.recording.world_size
-    if not whole or not all(record.ending is not None and record.ending.well for record in snap.ranks.values()):
-        yield from _uneven_shards(snap.recording, stopped=False)
+    over = whole and all(record.ending is not None and record.ending.well for record in snap.ranks.values())
+    stopped = bool(snap.found("DDP308"))
+    found = None if over else uneven_loops(snap.recording, stopped=stopped)
+    if found is not None:
+        yield _uneven(*found)
 
 
-@once
-def uneven_shards(recording: Recording, *, stopped: bool = False) -> Finding | None:
-    """DDP504 as the cause of another finding.
-
-    Args:
-        recording: what is known.
-        stopped: the ranks are blocked in collectives, so that a loop that ended on some ranks only
-            is as good as two numbers.
-    """
-    return next((draft.finding((UNEVEN_SHARDS,)) for draft in _uneven_shards(recording, stopped=stopped)), None)
-
-
-def _uneven_shards(recording: Recording, *, stopped: bool) -> Iterator[Draft]:
-    own = views(recording)
-    if any(view.joins for view in own.values()):
-        return
-    for group in replica_groups(recording) or [tuple(own)]:
-        for loops in side_by_side(group, own) or _about_to_train(group, own):
-            counts = {rank: loop.loader.length for rank, loop in loops.items()}
-            if None in counts.values():
-                counts = {rank: loop.batches if loop.complete else None for rank, loop in loops.items()}
-            known = {rank: count for rank, count in counts.items() if count is not None}
-            some = stopped and 0 < len(known) < len(loops) and not any(loop.loader.length for loop in loops.values())
-            if some or (len(known) == len(loops) and len(set(known.values())) > 1):
-                least = min(known.values())
-                yield _uneven(loops, known, [rank for rank, count in known.items() if some or count == least])
-                return
-
-
-def _about_to_train(group: Sequence[int], own: Views) -> list[dict[int, Loop]]:
-    """The loops in which the ranks are, before the first step."""
-    found: dict[int, Loop] = {}
-    for rank in group:
-        view = own[rank]
-        begun = [loop for loop in view.loops if not loop.ended_ns and any(at < loop.began_ns for at in view.wrapped_ns)]
-        if not begun or view.training:
-            return []
-        found[rank] = begun[0]
-    same_line = len({(loop.site.file, loop.site.line) for loop in found.values()}) == 1
-    return [found] if same_line else []
-
-
-def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: list[int]) -> Draft:
+def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: Sequence[int]) -> Draft:
     rest = phrases.besides(sorted(loops), culprits)
     more = max((counts[rank] for rank in rest if rank in counts), default=None)
     return Draft(

@@ -1,93 +1,90 @@
-"""Builds a finding about replicas: the ranks, their source lines, and by how much they differ."""
+"""Builds a Draft about replicas: the ranks, the lines where their samples were taken, and by how much they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from ddpnb.facts.digests import Difference, Split, extent
-from ddpnb.facts.places import known
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.models import LoadFailed, StateLoaded
-from ddpnb.model.findings import Certainty, Finding, FindingType, Severity
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
+from ddpnb.rules.rule import Draft, say
 
 
-def finding_of(
+def draft_of(
     kind: FindingType,
     summary: str,
     samples: Mapping[int, Sample],
-    culprits: tuple[int, ...],
+    culprits: Sequence[int],
     evidence: Iterable[str],
     remedy: str,
     tensors: tuple[str, ...] = (),
-    severity: Severity | None = None,
     sides: tuple[tuple[int, ...], ...] = (),
-    certainty: Certainty = "proven",
-) -> Finding:
-    """A finding that points each rank to the line where its sample was taken, and to when.
+    **more: Any,
+) -> Draft:
+    """A Draft that points each rank to the line where its sample was taken, and to when.
 
     ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
-    large, the culprits are those that differ from their own past.
+    large, the culprits are those that differ from their own past. ``more``: further fields of the Draft.
     """
+    rest = phrases.besides(sorted(samples), culprits)
     if culprits and Split(sides).tied:
-        rest = list(phrases.besides(sorted(samples), culprits))
-        evidence = [
-            *evidence,
-            f"{phrases.ranks(culprits, True)} changed there compared with {phrases.verb(culprits, 'its', 'their')} own "
-            f"past; {phrases.ranks(rest)} did not.",
-        ]
-    sides = () if culprits else sides
-    waiting = () if sides else phrases.besides(sorted(samples), culprits)
-    order = [*culprits, *phrases.besides(sorted(samples), culprits)]
-    places = known((rank, samples[rank].site) for rank in order if rank in samples)
-    evidence = (*evidence, *phrases.undecided(sides))
-    return Finding(
-        kind,
-        summary,
-        culprits,
-        waiting,
-        None,
-        places,
-        evidence,
-        remedy,
-        severity or kind.severity,
-        tensors[:20],
-        sides,
-        certainty,
-        moments=tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items())),
-    )
+        own = "{who} changed there compared with [its|their] own past; {rest} did not."
+        evidence = [*evidence, say(own, culprits, rest=rest)]
+    fields: dict[str, Any] = {
+        "at": samples,
+        "waiting": () if sides and not culprits else rest,
+        "sides": sides,
+        "moments": tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items())),
+        **more,
+    }
+    return Draft(summary, tuple(culprits), remedy, evidence=tuple(evidence), kind=kind, tensors=tensors[:20], **fields)
 
 
-def loads(recording: Recording, what: str) -> dict[int, list[StateLoaded]]:
-    """For each rank the events in which a state was loaded into a model (or optimizer, scaler), and not refused."""
-    found: dict[int, list[StateLoaded]] = {}
-    for rank, record in recording.ranks.items():
+def finding_of(kind: FindingType, *args: Any, **more: Any) -> Finding:
+    """The same as a Finding."""
+    return draft_of(kind, *args, **more).finding((kind,))
+
+
+def either(one: str, tie: str, culprits: Sequence[int], ranks: Iterable[int], **words: Any) -> str:
+    """A sentence about the culprits; about all ranks where there are none."""
+    return say(one, culprits, **words) if culprits else say(tie, ranks, **words)
+
+
+def loads(recording: Recording, what: str, samples: Mapping[int, Sample] | None = None) -> dict[int, StateLoaded]:
+    """Of the ranks that have loaded a state into a model (or optimizer, scaler), the last such event that was not refused.
+
+    ``samples``: only of these ranks, and before the time of each.
+    """
+    found: dict[int, StateLoaded] = {}
+    for rank in sorted(recording.ranks if samples is None else samples):
+        record = recording.ranks[rank]
         refused = {failed.site for failed in record.events(LoadFailed)} - {NO_SITE}
-        found[rank] = [load for load in record.events(StateLoaded) if load.what == what and load.site not in refused]
+        for load in record.events(StateLoaded):
+            early = samples is None or load.began_ns <= samples[rank].at_ns
+            if load.what == what and load.site not in refused and early:
+                found[rank] = load
     return found
 
 
-def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Collection[int]) -> bool:
+def loaded_alone(recording: Recording, loaders: Collection[int], ranks: Iterable[int]) -> bool:
     """Whether some ranks have loaded a state and the others certainly have not: none of their events is forgotten."""
     others = [rank for rank in ranks if rank not in loaders]
     return bool(loaders and others) and not any(recording.ranks[rank].events_forgotten for rank in others)
 
 
-def placed(finding: Finding, where: tuple[tuple[int, Site], ...]) -> Finding:
-    return replace(finding, where=where)
-
-
 def how_far(found: Difference | None) -> list[str]:
-    if found is None:
-        return []
-    for unit in found.units:
-        told = extent(found.samples, unit)
-        if told:
-            return [f"{unit}: norm {told}."]
-    return []
+    """By how much the first part differs of which the norms are known."""
+    told = ((unit, extent(found.samples, unit)) for unit in found.units) if found is not None else ()
+    return [f"{unit}: norm {norms}." for unit, norms in told if norms][:1]
+
+
+def few(tensors: Sequence[str], most: int = 3) -> str:
+    return ", ".join(tensors[:most]) + " ..." * (len(tensors) > most)
 
 
 def since_steps(before: int, now: int) -> str:
@@ -97,20 +94,3 @@ def since_steps(before: int, now: int) -> str:
         if before + 1 == now
         else f"since one of the optimizer steps {before + 1} to {now}"
     )
-
-
-def counted(tensors: tuple[str, ...]) -> str:
-    return f"{len(tensors)} tensor{'s' * (len(tensors) != 1)}"
-
-
-def as_number(text: str) -> str:
-    try:
-        return f"{float(text):.6g}"
-    except ValueError:
-        return text
-
-
-def number_of(sample: Sample, name: str) -> str:
-    """A number of a sample, in words."""
-    value = sample.number(name)
-    return "unknown" if value is None else f"{value:.6g}"

@@ -3,43 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from ddpnb.facts.once import once
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.events.models import CommHook
 from ddpnb.model.findings import Finding, FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.rule import Draft, family, say
 from ddpnb.source.branches import function_at, relation
 
 ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True, ways_part=True)
 CONCURRENT_USE = FindingType("DDP310", "concurrent-use")
 _CHECKPOINT = "torch.distributed.checkpoint"
-ASYNC_SAVE = (
-    'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
-    "async_save(..., process_group=saving)."
-)
-
 _NEAR = 64  # calls between the two places of an exchange
 
+Place = tuple[str, int]
 
-def find(recording: Recording) -> list[Finding]:
+
+@family(CONCURRENT_USE, ORDER_SWAP, after=("DDP411", "DDP503"))
+def call_swaps(snap: Snapshot) -> Iterable[Draft]:
     """The silent cases: every call was matched with one of the same signature."""
-    threads = concurrent_use(recording)
-    if threads is not None:
-        return [threads]
-    swap = order_swap(recording)
-    return [swap] if swap is not None else []
+    if threads := _concurrent_use(snap.recording):
+        yield threads
+    elif swap := _order_swap(snap.recording):
+        yield swap
 
 
-def _place(call: Call) -> tuple[str, int]:
+def _place(call: Call) -> Place:
     return call.site.file, call.site.line
 
 
-def _caller(call: Call) -> tuple[str, int]:
+def _caller(call: Call) -> Place:
     """For calls from one helper function: the line that called it."""
     path, _, line = call.site.via.rpartition(":")
     return (path, int(line)) if line.isdigit() else ("", 0)
@@ -50,10 +49,10 @@ def _lines(source: str) -> list[str]:
     return source.splitlines()
 
 
-def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -> Callable[[Call], tuple[str, int]]:
+def _statement(recording: Recording, place: Callable[[Call], Place]) -> Callable[[Call], Place]:
     """The text of a call's line, for ranks that issue the same calls in different branches; else the line."""
 
-    def words(call: Call) -> tuple[str, int]:
+    def words(call: Call) -> Place:
         file, line = place(call)
         lines = _lines(recording.sources.get(file, ""))
         text = lines[line - 1].partition("#")[0].strip() if 0 < line <= len(lines) else ""
@@ -62,7 +61,7 @@ def _statement(recording: Recording, place: Callable[[Call], tuple[str, int]]) -
     return words
 
 
-def order_swap(recording: Recording) -> Finding | None:
+def _order_swap(recording: Recording) -> Draft | None:
     """DDP309: at two sequence numbers some ranks are at each other's lines: they called them in the opposite order.
 
     Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
@@ -71,32 +70,31 @@ def order_swap(recording: Recording) -> Finding | None:
     for group in collectives(recording).values():
         common = _of_all_ranks(group)
         ranks = group[max(group)].calls.keys()
-        if len(ranks) < 2 or any(not collective.calls.keys() <= ranks for collective in group.values()):
+        if any(not collective.calls.keys() <= ranks for collective in group.values()):
             continue
         alike = _alike(common)
         for index, one in enumerate(common if len(alike) > 1 else ()):
             here = {rank: one.calls[rank] for rank in alike}
-            place = _place if len({_place(call) for call in here.values()}) > 1 else _caller
-            if len({place(call) for call in here.values()}) < 2 or NO_SITE in {call.site for call in here.values()}:
+            place = _place if len(set(map(_place, here.values()))) > 1 else _caller
+            if len(set(map(place, here.values()))) < 2 or NO_SITE in {call.site for call in here.values()}:
                 continue
-            for other in common[index + 1 : index + 1 + _NEAR]:
+            for distance, other in enumerate(common[index + 1 : index + 1 + _NEAR]):
                 there = {rank: other.calls[rank] for rank in alike}
                 if len({call.signature.agreed for call in (*here.values(), *there.values())}) > 1:
                     continue  # no exchange: a root that changes, each time with its own line
                 swapped, usual = _exchanged(alike, here, there, place)
-                if (
-                    swapped
-                    and place is _place
-                    and _decided_anew(recording, here, common[index + 1 : common.index(other)])
-                ):
+                between = common[index + 1 : index + 1 + distance]
+                if swapped and place is _place and _decided_anew(recording, here, between):
                     continue
                 guessed = not swapped
                 if guessed:
                     swapped, usual = _exchanged(alike, here, there, _statement(recording, place))
                 if swapped:
-                    here, there = ({rank: c.calls[rank] for rank in (*swapped, *usual)} for c in (one, other))
-                    sites = {rank: _site(recording, place(call)) or call.site for rank, call in here.items()}
-                    return _swap(here, there, (swapped, usual), sites, guessed=guessed)
+                    sites = {
+                        rank: _site(recording, place(one.calls[rank])) or one.calls[rank].site
+                        for rank in (*swapped, *usual)
+                    }
+                    return _swap((one, other), swapped, usual, sites, guessed=guessed)
     return None
 
 
@@ -139,7 +137,7 @@ def _exchanged(
     alike: Mapping[int, Sequence[int]],
     here: Mapping[int, Call],
     there: Mapping[int, Call],
-    place: Callable[[Call], tuple[str, int]],
+    place: Callable[[Call], Place],
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The ranks that issue the two calls in the opposite order of most ranks; and those that issue them as most do."""
     pairs = {rank: (place(here[rank]), place(there[rank])) for rank in here}
@@ -157,55 +155,46 @@ def _exchanged(
     return making((usual[1], usual[0])), making(usual)
 
 
-def _site(recording: Recording, place: tuple[str, int]) -> Site | None:
+def _site(recording: Recording, place: Place) -> Site | None:
     """The line as a site, if its text is known."""
     source = recording.sources.get(place[0], "")
     return Site(*place, function_at(source, place[1])) if source else None
 
 
 def _swap(
-    here: Mapping[int, Call],
-    there: Mapping[int, Call],
-    orders: tuple[tuple[int, ...], tuple[int, ...]],
+    met: tuple[Collective, Collective],
+    swapped: tuple[int, ...],
+    usual: tuple[int, ...],
     sites: Mapping[int, Site],
     *,
     guessed: bool,
-) -> Finding:
-    """The finding.
-
-    Args:
-        here: the first of the two calls, by rank.
-        there: the second of them.
-        orders: the ranks that issue them in the opposite order, and those that issue them as most do.
-        sites: the lines of the first call.
-        guessed: that these are the same two calls follows from the text of their lines alone.
-    """
-    culprits, waiting = orders
-    tied = len(culprits) >= len(waiting)
-    mine, theirs = here[culprits[0]], here[waiting[0]]
-    sides = (waiting, culprits) if tied else ()
-    order = (
-        f"{phrases.ranks(here, True)} issue two calls in different orders"
-        if tied
-        else f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'issues', 'issue')} two calls in a different order than "
-        f"{phrases.ranks(waiting)}"
-    )
-    return Finding(
-        ORDER_SWAP,
-        f"{order}: {mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(culprits)}, and at "
-        f"{_told(theirs.site)} on {phrases.ranks(waiting)}. They have the same signature, so their data was mixed silently.",
-        () if tied else culprits,
-        () if tied else waiting,
-        theirs,
-        tuple((rank, sites[rank]) for rank in (*culprits, *waiting)),
-        (
-            f"#{mine.seq}: {phrases.ranks(culprits)} at {_told(mine.site)}, {phrases.ranks(waiting)} at {_told(theirs.site)}.",
-            f"#{there[culprits[0]].seq}: {phrases.ranks(culprits)} at {_told(there[culprits[0]].site)}, "
-            f"{phrases.ranks(waiting)} at {_told(there[waiting[0]].site)}.",
-            *phrases.undecided(sides),
-        ),
+) -> Draft:
+    """The Draft; ``guessed``: that these are the same two calls follows from the text of their lines alone."""
+    tied = len(swapped) >= len(usual)
+    mine, theirs = (met[0].calls[side[0]] for side in (swapped, usual))
+    what = f"{mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(swapped)}, and at {_told(theirs.site)} on {phrases.ranks(usual)}"
+    return Draft(
+        say(
+            "{who} issue two calls in different orders: {what}."
+            if tied
+            else "{who} [issues|issue] two calls in a different order than {usual}: {what}.",
+            sites if tied else swapped,
+            usual=usual,
+            what=what,
+        )
+        + " They have the same signature, so their data was mixed silently.",
+        () if tied else swapped,
         "Issue collectives in the same order on all ranks (sort by name; do not iterate over sets).",
-        sides=sides,
+        dict(sorted(sites.items())),
+        waiting=() if tied else usual,
+        sides=(usual, swapped) if tied else (),
+        evidence=[
+            f"#{one.calls[swapped[0]].seq}: {phrases.ranks(swapped)} at {_told(one.calls[swapped[0]].site)}, "
+            f"{phrases.ranks(usual)} at {_told(one.calls[usual[0]].site)}."
+            for one in met
+        ],
+        kind=ORDER_SWAP,
+        collective=theirs,
         certainty="likely" if guessed else "proven",
         hint=Hint(mine.site.file, mine.site.line, "lines with the same text issue the same call") if guessed else None,
     )
@@ -215,47 +204,47 @@ def _told(site: Site) -> str:
     return f"{site} (called at {site.via})" if site.via else str(site)
 
 
-@once
 def concurrent_use(recording: Recording) -> Finding | None:
+    """The same as a Finding, for calls of threads that hang."""
+    found = _concurrent_use(recording)
+    return found.finding((CONCURRENT_USE,)) if found is not None else None
+
+
+@once
+def _concurrent_use(recording: Recording) -> Draft | None:
     """DDP310: two threads of a rank have calls of one group in flight at the same time.
 
     On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count. A communication
     hook that makes one call when another is done (PowerSGD) makes it in a thread of gloo's.
     """
-    found: dict[int, tuple[Call, Call]] = {}
-    for rank, record in recording.ranks.items():
-        pair = _overlap(record)
-        if pair is not None:
-            found[rank] = pair
+    found = {rank: pair for rank, record in sorted(recording.ranks.items()) if (pair := _overlap(record)) is not None}
     if not found:
         return None
     seen = min(found)
     one, other = found[seen]
-    alike = {rank: _from_both(record, one, other) for rank, record in recording.ranks.items()}
-    found |= {rank: pair for rank, pair in alike.items() if pair is not None and rank not in found}
+    for rank, record in recording.ranks.items():
+        if rank not in found and (alike := _from_both(record, one, other)) is not None:
+            found[rank] = alike
     culprits = tuple(sorted(found))
     orders = _orders_differ(recording, one.group.key)
-    return Finding(
-        CONCURRENT_USE,
+    saving = any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
+    return Draft(
         f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
         culprits,
-        tuple(rank for rank in sorted(recording.ranks) if rank not in found),
-        other,
-        tuple((rank, sites[0]) for rank in culprits if (sites := _known_sites(found[rank]))),
-        (
+        'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
+        "async_save(..., process_group=saving)."
+        if saving
+        else "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
+        {rank: last if last.site != NO_SITE else first for rank, (first, last) in found.items()},
+        waiting=phrases.besides(sorted(recording.ranks), culprits),
+        evidence=(
             f"Rank {seen}: {one.title} {one.site.placed} and {other.title} {other.site.placed}, in two threads.",
             *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
-        ASYNC_SAVE
-        if any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
-        else "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
+        kind=CONCURRENT_USE,
+        collective=other,
         severity="error" if orders or _harmed(recording) else "warning",
     )
-
-
-def _known_sites(pair: tuple[Call, Call]) -> list[Site]:
-    """The lines of two calls that are known, that of the second first."""
-    return [call.site for call in reversed(pair) if call.site != NO_SITE]
 
 
 def _from_both(record: RankRecord, one: Call, other: Call) -> tuple[Call, Call] | None:
@@ -282,11 +271,11 @@ def _overlap(record: RankRecord) -> tuple[Call, Call] | None:
     return None
 
 
-def _hooked(record: RankRecord) -> set[tuple[str, int]]:
+def _hooked(record: RankRecord) -> set[Place]:
     """The lines whose backward passes run a communication hook, which continues in its own threads."""
     if not record.events(CommHook):
         return set()
-    threads: dict[tuple[str, int], set[int]] = defaultdict(set)
+    threads: dict[Place, set[int]] = defaultdict(set)
     for call in record.calls:
         threads[_place(call)].add(call.thread)
     return {place for place, ones in threads.items() if len(ones) > 1}

@@ -1,136 +1,148 @@
-"""Replicas without a wrapper: models that the script itself appears to keep equal."""
+"""Replicas without a wrapper: models that the script itself keeps equal, or that nothing does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ddpnb.facts.digests import by_turn, comparable, differing, first_difference
+from ddpnb.facts.digests import differing
 from ddpnb.facts.places import known
+from ddpnb.facts.replicas import Replicas, replicas_of
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.lint.unwaited import unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call
-from ddpnb.model.findings import Finding, Hint
-from ddpnb.model.recording import Recording
+from ddpnb.model.events.models import OptimizerSeen
+from ddpnb.model.events.startup import InitProcessGroup
+from ddpnb.model.findings import Hint
+from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, Sample
-from ddpnb.rules.divergence.between_runs import differ_since
-from ddpnb.rules.divergence.builder import finding_of, how_far, since_steps
-from ddpnb.rules.divergence.optimizers import scaler_differs
-from ddpnb.rules.divergence.parameter_edit import REPLICA_DRIFT, holding
-from ddpnb.rules.divergence.settings import hyper_differ
+from ddpnb.rules.divergence.builder import draft_of, few, how_far, since_steps
+from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ, settings_differ
+from ddpnb.rules.divergence.parameter_edit import MIXED, SETUP, drifted, since_earlier_run
+from ddpnb.rules.rule import FAILURE, FEW, Draft, each, rule
 from ddpnb.rules.unwaited_work import WORK_NOT_WAITED
 
+# What may differ of replicas: these are none, or that is the matter.
+_OF_REPLICAS = ("DDP405", "DDP406", "DDP407", "DDP408", "DDP409", "DDP410", "DDP415", "DDP601", "DDP605")
+_STEPS = 2  # optimizer steps from which on it is training
+_CLIPPED = 4  # gradients with one norm, which is no coincidence
+_ALIKE = 1e-3  # of a norm
+_METRIC = 256  # elements: calls on so few, compared with the model, carry a loss or a count
+_SHARE = 4
+_FEW = 16  # elements of a vector, such as a bias, that a metric may have too
 
-def together(recording: Recording, number: int, models: Mapping[int, Model]) -> bool:
+
+def together(recording: Recording, number: int, _models: Mapping[int, Model]) -> bool:
     """Whether these models are replicas of each other: wrapped, or kept equal by the script."""
-    model = models[min(models)]
-    return comparable(models) and bool(model.wrapper or _kept_equal(recording, number, model) is not None)
+    own = next((one for one in replicas_of(recording) if one.number == number), None)
+    return own is not None and bool(own.model.wrapper or own.kept_equal is not None)
 
 
-def by_hand(recording: Recording, number: int, model: Model) -> Finding | None:
+def by_hand(own: Replicas) -> Draft | None:
     """A model without a wrapper, if the ranks' are replicas."""
-    early = _taken_early(recording, number, model)
-    if early is not None:
+    early = _taken_early(own)
+    if early is not None or own.kept_equal is None:
         return early
-    agreed = _kept_equal(recording, number, model)
-    if agreed is None:
-        return None
-    sharded = bool(model.options.get("sharded"))
-    hyper = hyper_differ(recording, number, model) or scaler_differs(recording, number)
-    found = first_difference(recording, number, kinds=("updated",))
-    if hyper is not None or found is None:
-        return hyper
-    if found.turn == 1 and (since := differ_since(recording, model, found)) is not None:
+    other = settings_differ(own) or scales_differ(own) or _clipped_alone(own)
+    found = own.difference("updated")
+    if other is not None or found is None:
+        return other
+    if found.turn == 1 and (since := since_earlier_run(own, found)) is not None:
         return replace(since, certainty="likely")
-    turns = by_turn(recording, number, "updated").items()
+    turns = own.turns("updated").items()
     before = max((t for t, looked in turns if t < found.turn and looked.keys() >= found.samples.keys()), default=0)
-    if sharded:
-        evidence = (
-            "The rest of the model is sharded; these parameters are not, and their gradients are not synchronised."
-        )
-    elif agreed:
-        evidence = f"After {before} optimizer steps all ranks held the same parameters, but not after " + (
+    if own.model.options.get("sharded"):
+        told = "The rest of the model is sharded; these parameters are not, and their gradients are not synchronised."
+    elif own.kept_equal:
+        told = f"After {before} optimizer steps all ranks held the same parameters, but not after " + (
             "the next step." if before + 1 == found.turn else f"step {found.turn}; the steps between were not checked."
         )
     else:
-        evidence = "The gradients are averaged in every step, but the parameters were never the same."
-    culprits = found.split.culprits
-    since = since_steps(before, found.turn) if agreed else f"since optimizer step {found.turn}"
-    return finding_of(
-        REPLICA_DRIFT,
-        holding(culprits, found.samples, model.module, f"{since}: {', '.join(found.tensors[:3])}."),
-        found.samples,
-        culprits,
-        [evidence, *how_far(found)],
+        told = "The gradients are averaged in every step, but the parameters were never the same."
+    return drifted(
+        own,
+        found,
+        found.split.culprits,
+        since_steps(before, found.turn) if own.kept_equal else f"since optimizer step {found.turn}",
+        [told, *how_far(found)],
         "Start all ranks from the same values (broadcast into the parameters themselves) and average the gradients of "
         "all parameters before every step, or use DistributedDataParallel.",
-        tensors=found.tensors,
         sides=found.sides,
         certainty="likely",
     )
 
 
-def _kept_equal(recording: Recording, number: int, model: Model) -> list[str] | None:
-    """The states in which all ranks held the same, step by step; None where nothing says that these are replicas.
-
-    They are if their gradients are averaged, or if they stayed equal over two steps.
-    """
-    ranks = len(recording.ranks)
-    updated = {t: s for t, s in by_turn(recording, number, "updated").items() if len(s) == ranks}
-    gradients = [s for s in by_turn(recording, number, "gradients").values() if len(s) == ranks]
-    averaged = [
-        s for s in gradients if not differing(s) and any(d.hash for d in next(iter(s.values())).digests.values())
+def _clipped_alone(own: Replicas) -> Draft | None:
+    """DDP409: before gradients are averaged, each rank scales its own down to one norm, and not by a function of torch."""
+    told = [
+        {rank: (sample.local or 0.0, sample.sent or 0.0) for rank, sample in samples.items()}
+        for samples in own.turns("sent").values()
     ]
-    agreed = []
-    for samples in updated.values():
-        if differing(samples):
-            break
-        agreed.append(str(sorted((name, d.hash) for name, d in next(iter(samples.values())).digests.items())))
-    proven = len(set(agreed)) > 1 or (len(averaged) > 1 and not _inputs_never_differ(recording))
-    return agreed if proven or model.options.get("sharded") else None
+    scaled = [{rank: sent for rank, (local, sent) in norms.items() if sent < local * (1 - _ALIKE)} for norms in told]
+    down = [sent for norms in scaled for sent in norms.values()]
+    if own.turns("clip") or len(down) < _CLIPPED or max(down) > min(down) * (1 + _ALIKE):
+        return None
+    kept = [
+        local
+        for norms, less in zip(told, scaled, strict=True)
+        for rank, (local, _) in norms.items()
+        if rank not in less
+    ]
+    samples = next(
+        (own.turns("sent")[turn] for turn, less in zip(own.turns("sent"), scaled, strict=True) if len(less) > 1), None
+    )
+    if samples is None or max(kept, default=0.0) > max(down) * (1 + _ALIKE):
+        return None
+    return draft_of(
+        SCALING_DIFFERS,
+        "Every rank scales its gradients by its own norm before they are averaged: they are not synchronised at that point.",
+        samples,
+        tuple(sorted(samples)),
+        [
+            f"Rank {rank}: norm {one.local or 0:.6g} after backward, {one.sent or 0:.6g} at the first call after it."
+            for rank, one in sorted(samples.items())[:FEW]
+        ],
+        "Average the gradients first, then clip them: the norm is then the same on all ranks.",
+        certainty="likely",
+    )
 
 
-def _taken_early(recording: Recording, number: int, model: Model) -> Finding | None:
+def _taken_early(own: Replicas) -> Draft | None:
     """DDP316: the optimizer steps while calls that average gradients or parameters are still in flight."""
-    shapes = {tensor.shape for tensor in model.parameters}
-    for turn, samples in by_turn(recording, number, "gradients").items():
-        early = {rank: s for rank, s in samples.items() if s.number("outstanding")}
+    shapes = {tensor.shape for tensor in own.model.parameters}
+    for turn, samples in own.turns("gradients").items():
+        early = {rank: count for rank, s in sorted(samples.items()) if (count := s.outstanding)}
         if len(early) < 2 or len(early) < len(samples) or not differing(samples):
             continue
         # Other calls, for example of a metric, may be in flight as well.
-        calls = {
-            rank: [c for c in recording.ranks[rank].calls if _on_its_way(c, one, shapes)] for rank, one in early.items()
-        }
-        if not any(calls.values()):
+        calls = {rank: [c for c in own.ranks[rank].calls if _on_its_way(c, samples[rank], shapes)] for rank in early}
+        made = {rank: ones[0] for rank, ones in calls.items() if ones}
+        if not made:
             continue
-        first = next(made[0] for made in calls.values() if made)
-        finding = finding_of(
+        first = made[min(made)]
+        sites = {call.site for ones in calls.values() for call in ones}
+        alone = sites.pop() if len(sites) == 1 and len(made) == len(calls) else None
+        shown = (
+            [one for one in unwaited(own.recording.sources.get(alone.file, "")) if one.line == alone.line]
+            if alone
+            else []
+        )
+        return draft_of(
             WORK_NOT_WAITED,
             f"Optimizer step {turn} runs while calls on tensors with the shapes of its parameters are still in flight: "
             f"{first.op}{phrases.at(first.site)}.",
             samples,
-            tuple(sorted(early)),
-            [
-                f"Rank {rank}: {sample.number('outstanding'):.0f} calls were not waited for."
-                for rank, sample in sorted(early.items())[:8]
-            ],
+            tuple(early),
+            [f"Rank {rank}: {count:.0f} calls were not waited for." for rank, count in list(early.items())[:FEW]],
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
             certainty="likely",
+            at=made,
+            also=known((rank, sample.site) for rank, sample in sorted(samples.items())),
+            hint=Hint(alone.file, alone.line, shown[0].reason.rstrip(".")) if alone and shown else None,
         )
-        return _at_the_call(recording, finding, calls)
     return None
-
-
-def _at_the_call(recording: Recording, finding: Finding, calls: Mapping[int, Sequence[Call]]) -> Finding:
-    """The finding with the lines of the calls as its places, and a hint if they are one line that the source shows no wait() for."""
-    places = known((rank, made[0].site) for rank, made in sorted(calls.items()) if made)
-    finding = replace(finding, where=(*places, *finding.where))
-    sites = {call.site for made in calls.values() for call in made}
-    if len(sites) > 1 or not all(calls.values()):
-        return finding
-    site = sites.pop()
-    shown = [one for one in unwaited(recording.sources.get(site.file, "")) if one.line == site.line]
-    return replace(finding, hint=Hint(site.file, site.line, shown[0].reason.rstrip("."))) if shown else finding
 
 
 def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> bool:
@@ -138,7 +150,126 @@ def _on_its_way(call: Call, sample: Sample, shapes: set[tuple[int, ...]]) -> boo
     return call.entered_ns < sample.at_ns and not waited and bool(shapes.intersection(call.signature.shapes))
 
 
-def _inputs_never_differ(recording: Recording) -> bool:
-    """Whether all ranks had the same losses: equal gradients then prove nothing."""
-    losses = [tuple(s.number("loss") for s in r.samples if s.kind == "backward") for r in recording.ranks.values()]
-    return len(set(losses)) < 2
+@rule("DDP417", "not-synchronised", severity="warning", after=(FAILURE, *MIXED, *SETUP, *_OF_REPLICAS))
+def not_synchronised(snap: Snapshot) -> Iterable[Draft]:
+    """Each rank trains a model of its own, or parameters beside a model that is synchronised."""
+    every = replicas_of(snap.recording)
+    shared = next((own for own in every if own.model.wrapper or own.kept_equal), None)
+    if shared is not None:
+        drafts = (_beside(own, shared) for own in every)
+    else:
+        drafts = (_alone(snap, own) for own in every[:1] if _trained_alone(own))
+    return [draft for draft in drafts if draft is not None][:1]
+
+
+def _alone(snap: Snapshot, own: Replicas) -> Draft | None:
+    """A model of each rank's own, alike in shape and settings, and nothing was synchronised."""
+    found = own.difference("updated")
+    common = [samples for samples in own.turns("updated").values() if samples.keys() == own.ranks.keys()]
+    if found is None or not common or not differing(common[-1]):
+        return None  # equal, or equal again
+    if own.kept_equal is not None or settings_differ(own) is not None:
+        return None
+    since = {rank: _since_first_step(record, own.number) for rank, record in snap.ranks.items()}
+    if any(_carries(call, own.model) for calls in since.values() for call in calls):
+        return None
+    steps = sorted({record.steps for record in snap.ranks.values()})
+    many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+    return Draft(
+        f"Each rank trains its own model: no collective carried gradients or parameters in {many} optimizer steps of "
+        f"{own.name}, and the parameters differ between ranks.",
+        tuple(snap.ranks),
+        "Wrap the model: DistributedDataParallel(model), fabric.setup(model, optimizer) with Lightning Fabric, or "
+        "accelerator.prepare(model, optimizer). If the ranks are meant to train independently, nothing is wrong.",
+        common[-1],
+        evidence=(
+            *each(
+                snap.ranks,
+                lambda rank: (
+                    f"Rank {rank}: {snap.ranks[rank].steps} optimizer steps, {_counted(since[rank])} since the first."
+                ),
+            ),
+            f"After optimizer step {found.turn} the ranks held different values: {few(found.tensors)}.",
+            "No rank wrapped a model with DistributedDataParallel or FSDP.",
+        ),
+        tensors=found.tensors[:20],
+        certainty="likely",
+    )
+
+
+def _beside(own: Replicas, shared: Replicas) -> Draft | None:
+    """Parameters of which all ranks held the same before their optimizer's first step, and soon never again."""
+    ranks, first = own.ranks.keys(), min(own.ranks)
+    start = own.turns("start").get(1, {})
+    steps, others = (
+        [samples for samples in one.turns("updated").values() if samples.keys() == ranks] for one in (own, shared)
+    )
+    found = own.difference("updated")
+    if own is shared or own.kept_equal is not None or found is None or start.keys() != ranks or not others:
+        return None
+    units = [unit for unit in found.units if all(unit in sample.digests for sample in start.values())]
+    since = [samples for samples in steps if units and min(s.turn for s in samples.values()) >= found.turn]
+    again = any(not differing(samples, units) for samples in since)
+    if len(since) < _STEPS or again or differing(start, units) or settings_differ(own) is not None:
+        return None
+    lasted, training = (
+        looks[-1][first].at_ns - began[first].at_ns for looks, began in ((steps, start), (others, others[0]))
+    )
+    if 2 * lasted < training:  # as an input that is changed to mislead the model: each rank has its own
+        return None
+    tensors = found.tensors
+    one, wrapper = len(tensors) == 1, shared.model.wrapper
+    return Draft(
+        f"Each rank trains its own {few(tensors)}: {'it is' if one else 'they are'} no part of the model that "
+        f"{f'{wrapper} wraps' if wrapper else 'the ranks keep equal'}, and {'differs' if one else 'differ'} between ranks since "
+        f"step {found.turn} of {own.name}.",
+        tuple(sorted(found.samples)),
+        "Make them parameters of the module, before it is wrapped and the optimizer is made. Or average their gradients "
+        "before each step: dist.all_reduce(p.grad), then p.grad /= dist.get_world_size(). If each rank is meant to train "
+        "its own, nothing is wrong.",
+        found.samples,
+        evidence=(
+            "Before the first step all ranks held the same values.",
+            *how_far(found),
+            f"They differ in all {len(since)} checks since then.",
+        ),
+        tensors=tensors[:20],
+        certainty="likely",
+    )
+
+
+def _trained_alone(own: Replicas) -> bool:
+    """Whether no model is wrapped or sharded, and all ranks trained this one in one group, with nothing forgotten."""
+    world = own.recording.world_size
+    if not len(own.models) == len(own.ranks) == world > 1:
+        return False
+    for record in own.ranks.values():
+        joined = record.events(InitProcessGroup, state="done")
+        if not joined or (joined[-1].size or joined[-1].world_size) != world or record.steps < _STEPS:
+            return False
+        if record.forgotten or record.detached or any(m.wrapper or m.options.get("sharded") for m in record.models):
+            return False
+    return True
+
+
+def _since_first_step(record: RankRecord, number: int) -> list[Call]:
+    """The calls of a rank since its first optimizer step; all of them where that is not known."""
+    begin = min((event.began_ns for event in record.events(OptimizerSeen) if event.model == number), default=0)
+    return [call for call in record.calls if call.entered_ns > begin]
+
+
+def _carries(call: Call, model: Model) -> bool:
+    """Whether a call may carry gradients, parameters or activations: not a loss, a count or an object."""
+    if call.is_p2p or call.op.startswith("all_to_all"):
+        return True
+    shapes = [tensor.shape for tensor in model.parameters]
+    single = {math.prod(shape) for shape in shapes if len(shape) > 1 or math.prod(shape) > _FEW}
+    floats = any(dtype.startswith(("float", "bfloat", "complex")) for dtype in call.signature.dtypes)
+    enough = sum(call.signature.elements) >= min(_METRIC, sum(map(math.prod, shapes)) / _SHARE)
+    return floats and (enough or not single.isdisjoint(call.signature.elements))
+
+
+def _counted(calls: list[Call]) -> str:
+    return f"{len(calls) or 'no'} collective{'s' * (len(calls) != 1)}" + (
+        f" (the last: {phrases.in_call(calls[-1])})" if calls else ""
+    )

@@ -1,50 +1,186 @@
-"""Optimizers that differ: how often they step, their own states."""
+"""Optimizers and scalers that differ: their settings, how often they step, their own states."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
+from typing import TypeVar
 
-from ddpnb.facts.digests import Difference, Past, against_past, by_turn, last_common, split
-from ddpnb.facts.places import known, where
+from ddpnb.facts.digests import Difference, Past, against_past, last_common, split
+from ddpnb.facts.places import Placed
+from ddpnb.facts.replicas import Replicas, Turns, replicas_of
 from ddpnb.model import phrases
-from ddpnb.model.events.models import ScalerMade
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.events.models import OptimizerMade, ScalerMade, SchedulerStepped, StateLoaded
+from ddpnb.model.findings import Certainty, FindingType
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model, Sample
-from ddpnb.rules.divergence.builder import finding_of, how_far, loaded_alone, loads, placed
-from ddpnb.rules.divergence.settings import OPTIMIZER_DIFFERS
+from ddpnb.model.replicas import Sample
+from ddpnb.rules.divergence.builder import draft_of, either, how_far, loaded_alone, loads
+from ddpnb.rules.rule import FEW, Draft, each, say
 
 SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
+OPTIMIZER_DIFFERS = FindingType("DDP410", "optimizer-differs")
 STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank", ways_part=True)
 
+Made = TypeVar("Made", OptimizerMade, ScalerMade)
 
-def steps_differ(recording: Recording, model: Model, found: Difference, steps: dict[int, int]) -> Finding:
-    apart = split(steps)
-    culprits = _pace(recording, found).blamed(apart)
-    by_then = f"by forward {found.turn} of {model.module}"
-    return finding_of(
+
+def settings_differ(own: Replicas) -> Draft | None:
+    """DDP410: the first step of which a setting differs between the optimizers of the ranks."""
+    for turn, samples in own.turns("gradients").items():
+        for name in dict.fromkeys(name for sample in samples.values() for name in sample.settings):
+            if split({rank: sample.settings.get(name) for rank, sample in samples.items()}).differs:
+                return _other_setting(own, turn, samples, name)
+    return None
+
+
+def _other_setting(own: Replicas, turn: int, samples: Mapping[int, Sample], name: str) -> Draft:
+    turns = own.turns("gradients")
+    values = {rank: sample.settings.get(name) for rank, sample in samples.items()}
+    apart, past = split(values), _set_by_the_script(turns, turn, name)
+    culprits, certainty = past.blamed(apart), "proven"
+    counts = {rank: sample.scheduled or 0.0 for rank, sample in samples.items()}
+    scheduled = split(counts).differs and not past.changed
+    if scheduled and not culprits:
+        culprits, certainty = _out_of_step(turns, turn, counts)
+    told = [
+        f"{name} is {_as_number(value)} on {phrases.ranks([r for r in values if str(values[r]) == value])}."
+        for value in sorted({str(value) for value in values.values()})[:6]
+    ]
+    made = _made(own, samples, OptimizerMade)
+    places: Mapping[int, Placed] = {}
+    if scheduled:
+        told += each(sorted(counts), lambda r: f"Rank {r}: its schedulers were stepped {counts[r]:.0f} times before.")
+        places = _steps_of_schedulers(own, made)
+    elif past.changed:
+        told += [
+            f"Rank {rank}: neither the constructor of the optimizer nor a scheduler set {name} to {_as_number(str(values[rank]))}."
+            for rank in past.changed[:8]
+            if samples[rank].edited is not None
+        ]
+    elif all(made[rank].settings.get(name) == values[rank] for rank in made):
+        places = made
+    elif any(counts.values()):
+        certainty = "likely"  # by number alone: schedulers that follow a local value have no rank at fault
+        told.append("The schedulers of all ranks were stepped equally often, and set it to different values.")
+        places = _steps_of_schedulers(own, made)
+    return draft_of(
         OPTIMIZER_DIFFERS,
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'has', 'have')} run a different number of optimizer steps than "
-        f"the other ranks {by_then}."
-        if culprits
-        else f"{phrases.ranks(steps, True)} have run different numbers of optimizer steps {by_then}.",
+        either(
+            "{who} [uses|use] a different {name} than the other ranks at optimizer step {turn} of {module}.",
+            "{who} use different values of {name} at optimizer step {turn} of {module}.",
+            culprits,
+            values,
+            name=name,
+            turn=turn,
+            module=own.name,
+        ),
+        samples,
+        culprits,
+        told,
+        "Use the same optimizer settings on all ranks, and step schedulers on all of them "
+        "(decide by values that all ranks share: reduce the metric first).",
+        sides=() if culprits and scheduled else apart.sides,
+        certainty=certainty,
+        at={**samples, **places},
+    )
+
+
+def _as_number(text: str) -> str:
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return text
+
+
+def _set_by_the_script(turns: Turns, turn: int, name: str) -> Past:
+    """The ranks on which something other than torch has changed a setting since the step before."""
+    samples = turns[turn]
+    before = last_common(turns, turn, samples)
+    past = against_past(
+        {rank: sample.settings.get(name) for rank, sample in samples.items()},
+        {rank: [sample.settings.get(name)] for rank, sample in before.items()},
+    )
+    edited = {rank: names for rank, sample in samples.items() if (names := sample.edited) is not None}
+    if edited.keys() != samples.keys():  # not recorded
+        return past
+    changed = (rank for rank, names in edited.items() if name in names and (rank in past.changed or not before))
+    return Past(tuple(sorted(changed)), tuple(sorted(samples)))
+
+
+def _out_of_step(turns: Turns, turn: int, counts: Mapping[int, float]) -> tuple[tuple[int, ...], Certainty]:
+    """Of ranks whose schedulers were stepped unequally often: those that had stepped them regularly and no longer do.
+
+    If there are none, those that did it more often have done what the others did not; which of both was meant is not known.
+    """
+    left: list[int] = []
+    for rank in sorted(counts):
+        seen = [looks[rank] for number, looks in turns.items() if number <= turn and rank in looks]
+        pace = [
+            ((after.scheduled or 0.0) - (before.scheduled or 0.0)) / (after.step - before.step)
+            for before, after in pairwise(seen)
+            if after.step > before.step
+        ]
+        if len(pace) < 3 or len(set(pace[:-1])) > 1 or pace[0] <= 0:
+            left.clear()
+            break
+        left += [rank] if pace[-1] != pace[0] else []
+    if left and len(left) < len(counts):
+        return tuple(left), "proven"
+    least = min(counts.values())
+    return tuple(rank for rank, count in sorted(counts.items()) if count > least), "likely"
+
+
+def _made(own: Replicas, samples: Mapping[int, Sample], kind: type[Made]) -> dict[int, Made]:
+    """The optimizers or scalers of these samples, as they were made."""
+    return {
+        rank: event
+        for rank, sample in samples.items()
+        for event in own.ranks[rank].events(kind)
+        if event.number == sample.made
+    }
+
+
+def _steps_of_schedulers(own: Replicas, made: Mapping[int, OptimizerMade]) -> dict[int, SchedulerStepped]:
+    """Where the schedulers of these optimizers were stepped last, as far as the line is recorded."""
+    return {
+        rank: event
+        for rank, optimizer in made.items()
+        for event in own.ranks[rank].events(SchedulerStepped)
+        if event.optimizer == optimizer.number
+    }
+
+
+def steps_differ(own: Replicas, found: Difference, steps: Mapping[int, int]) -> Draft:
+    """DDP410: ranks have stepped less often by a forward."""
+    apart = split(steps)
+    culprits = _pace(own, found).blamed(apart)
+    return draft_of(
+        OPTIMIZER_DIFFERS,
+        either(
+            "{who} [has|have] run a different number of optimizer steps than the other ranks {then}.",
+            "{who} have run different numbers of optimizer steps {then}.",
+            culprits,
+            steps,
+            then=f"by forward {found.turn} of {own.name}",
+        ),
         found.samples,
         culprits,
         [
-            f"Rank {rank}: {count} optimizer steps before forward {found.turn}."
-            for rank, count in sorted(steps.items())[:8]
-        ]
-        + how_far(found),
+            *each(
+                sorted(steps), lambda rank: f"Rank {rank}: {steps[rank]} optimizer steps before forward {found.turn}."
+            ),
+            *how_far(found),
+        ],
         "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
         tensors=found.tensors,
         sides=apart.sides,
     )
 
 
-def _pace(recording: Recording, found: Difference) -> Past:
+def _pace(own: Replicas, found: Difference) -> Past:
     """Which ranks ran a different number of optimizer steps before this forward than before each earlier one."""
-    turns = by_turn(recording, found.model, "forward")
+    turns = own.turns("forward")
     made: dict[int, list[int]] = {}
     for rank in found.samples:
         steps = [turns[turn][rank].step for turn in range(1, found.turn + 1) if rank in turns.get(turn, {})]
@@ -56,41 +192,30 @@ def _pace(recording: Recording, found: Difference) -> Past:
     )
 
 
-def other_update(recording: Recording, model: Model, found: Difference) -> Finding:
+def other_update(own: Replicas, found: Difference) -> Draft:
     """DDP410 or DDP605: the same parameters and gradients, but different parameters after the step."""
-    restored = {
-        rank: [load for load in loaded if load.began_ns <= found.samples[rank].at_ns]
-        for rank, loaded in loads(recording, "optimizer").items()
-        if rank in found.samples
-    }
-    loaders = tuple(rank for rank, loaded in sorted(restored.items()) if loaded)
+    step = found.turn - 1
     evidence = [
-        f"Parameters and gradients agreed before optimizer step {found.turn - 1}; after it {', '.join(found.tensors[:6])} differ: "
+        f"Parameters and gradients agreed before optimizer step {step}; after it {', '.join(found.tensors[:6])} differ: "
         "the optimizer states differ.",
         *how_far(found),
     ]
-    if loaded_alone(recording, loaders, found.samples):
-        return Finding(
-            STATE_ON_ONE_RANK,
-            f"Only {phrases.ranks(loaders)} restored the optimizer state: the replicas diverge at optimizer step "
-            f"{found.turn - 1}.",
-            loaders,
-            tuple(rank for rank in sorted(found.samples) if rank not in loaders),
-            None,
-            known(tuple((rank, restored[rank][-1].site) for rank in loaders)),
-            tuple(evidence),
-            "Load the optimizer's (and the scaler's) state on every rank.",
-            tensors=found.tensors[:20],
-            certainty="likely",  # whether all or none should have
-        )
+    restored = loads(own.recording, "optimizer", found.samples)
+    if loaded_alone(own.recording, restored, found.samples):
+        told = f"the optimizer state: the replicas diverge at optimizer step {step}."
+        remedy = "Load the optimizer's (and the scaler's) state on every rank."
+        return replace(_restored_alone(restored, found.samples, told, evidence, remedy), tensors=found.tensors[:20])
     culprits = found.split.culprits
-    return finding_of(
+    return draft_of(
         OPTIMIZER_DIFFERS,
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'updates', 'update')} {model.module} differently from "
-        f"the other ranks since optimizer step {found.turn - 1}."
-        if culprits
-        else f"{phrases.ranks(found.samples, True)} update {model.module} differently since optimizer step "
-        f"{found.turn - 1}.",
+        either(
+            "{who} [updates|update] {module} differently from the other ranks since optimizer step {step}.",
+            "{who} update {module} differently since optimizer step {step}.",
+            culprits,
+            found.samples,
+            module=own.name,
+            step=step,
+        ),
         found.samples,
         culprits,
         evidence,
@@ -100,56 +225,58 @@ def other_update(recording: Recording, model: Model, found: Difference) -> Findi
     )
 
 
-def scaler_differs(recording: Recording, number: int) -> Finding | None:
-    """DDP409: the scales of the ranks' GradScalers differ."""
-    for turn, samples in by_turn(recording, number, "scale").items():
-        scales = {rank: sample.number("scale") for rank, sample in samples.items()}
+def _restored_alone(
+    restored: Mapping[int, StateLoaded], samples: Mapping[int, Sample], what: str, evidence: list[str], remedy: str
+) -> Draft:
+    """DDP605. Whether all ranks or none should have restored it is not known."""
+    return Draft(
+        say("Only {ranks} restored {what}", ranks=tuple(restored), what=what),
+        tuple(restored),
+        remedy,
+        restored,
+        waiting=phrases.besides(sorted(samples), restored),
+        evidence=evidence,
+        kind=STATE_ON_ONE_RANK,
+        certainty="likely",
+    )
+
+
+def scaler_differs(recording: Recording, number: int) -> Draft | None:
+    """The same, of a model by its number."""
+    return next((scales_differ(own) for own in replicas_of(recording) if own.number == number), None)
+
+
+def scales_differ(own: Replicas) -> Draft | None:
+    """DDP409 or DDP605: the scales of the ranks' GradScalers differ."""
+    turns = own.turns("scale")
+    for turn, samples in turns.items():
+        scales = {rank: sample.scale for rank, sample in sorted(samples.items())}
         apart = split(scales)
-        restored = {rank: loaded for rank, loaded in loads(recording, "scaler").items() if loaded and rank in samples}
-        if apart.differs and loaded_alone(recording, restored, samples):
-            ranks = tuple(sorted(restored))
-            return Finding(
-                STATE_ON_ONE_RANK,
-                f"Only {phrases.ranks(ranks)} restored the GradScaler state: the scales differ.",
-                ranks,
-                tuple(rank for rank in sorted(samples) if rank not in restored),
-                None,
-                known((rank, restored[rank][-1].site) for rank in ranks),
-                tuple(
-                    f"Rank {rank}: scale {scale:.6g}."
-                    for rank, scale in sorted(scales.items())[:8]
-                    if scale is not None
-                ),
-                "Load the scaler's state on every rank.",
-                certainty="likely",
-            )
-        if apart.differs:
-            common = last_common(by_turn(recording, number, "scale"), turn, samples)
-            made = _scalers(recording, samples)
-            before = {rank: [sample.number("scale")] for rank, sample in common.items()} or {
-                rank: [scaler.init_scale] for rank, scaler in made.items()
-            }
-            finding = finding_of(
-                SCALING_DIFFERS,
-                f"The scale of the GradScaler differs between ranks since its update {turn}.",
-                samples,
-                against_past(scales, before).blamed(apart),
-                [f"Rank {rank}: scale {scale:.6g}." for rank, scale in sorted(scales.items())[:8] if scale is not None]
-                + [f"Rank {rank}: made with scale {one.init_scale:.6g}." for rank, one in sorted(made.items())[:8]],
-                "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
-                sides=apart.sides,
-            )
-            unlike = split({rank: scaler.init_scale for rank, scaler in made.items()}).differs
-            return placed(finding, where(made, (rank for rank, _ in finding.where))) if unlike else finding
+        if not apart.differs:
+            continue
+        told = [f"Rank {rank}: scale {scale:.6g}." for rank, scale in list(scales.items())[:FEW] if scale is not None]
+        restored = {rank: load for rank, load in loads(own.recording, "scaler").items() if rank in samples}
+        if loaded_alone(own.recording, restored, samples):
+            what = "the GradScaler state: the scales differ."
+            return _restored_alone(restored, samples, what, told, "Load the scaler's state on every rank.")
+        made = _made(own, samples, ScalerMade)
+        made = made if made.keys() == samples.keys() else {}
+        common = last_common(turns, turn, samples)
+        before = {rank: [sample.scale] for rank, sample in common.items()} or {
+            rank: [scaler.init_scale] for rank, scaler in made.items()
+        }
+        unlike = split({rank: scaler.init_scale for rank, scaler in made.items()}).differs
+        return draft_of(
+            SCALING_DIFFERS,
+            f"The scale of the GradScaler differs between ranks since its update {turn}.",
+            samples,
+            against_past(scales, before).blamed(apart),
+            [
+                *told,
+                *(f"Rank {rank}: made with scale {one.init_scale:.6g}." for rank, one in sorted(made.items())[:FEW]),
+            ],
+            "Let all ranks see the same infinities: synchronise gradients before unscaling, or all_reduce found_inf.",
+            sides=apart.sides,
+            at=made if unlike else samples,
+        )
     return None
-
-
-def _scalers(recording: Recording, samples: Mapping[int, Sample]) -> dict[int, ScalerMade]:
-    """The GradScalers of these samples, as they were made; none unless that is known of all ranks."""
-    made = {
-        rank: event
-        for rank, sample in samples.items()
-        for event in recording.ranks[rank].events(ScalerMade)
-        if event.number == sample.number("made")
-    }
-    return made if made.keys() == samples.keys() else {}

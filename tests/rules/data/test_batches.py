@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.facts.uneven_loaders import uneven_loops
 from ddpnb.model.events.data import LoaderSeen
-from ddpnb.rules.data.batches import uneven_shards
 from tests.rules.data.trainers import LOOP, found, recorded
 
 
@@ -54,6 +54,6 @@ def test_uneven_before_the_first_step():
 def test_batches_that_nobody_could_count():
     """Where ranks are blocked, a loop that ended on one of them is as good as two numbers."""
     taken = recorded(stands(done=(2,), length=None, kind="iterable"), finish=False)
-    assert uneven_shards(taken) is None
-    one = uneven_shards(taken, stopped=True)
-    assert one is not None and one.culprits == (2,) and one.summary.endswith("have more.")
+    assert uneven_loops(taken) is None
+    one = uneven_loops(taken, stopped=True)
+    assert one is not None and one.fewest == (2,) and 0 not in one.counts

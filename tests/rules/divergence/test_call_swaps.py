@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.calls import CallState, Site
 from ddpnb.rules.divergence import call_swaps
 from tests.rules.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, Script, diagnose, group, line, record
@@ -20,6 +21,10 @@ def sequence(*sites, rank=0, world=4, **more):
     for site in sites:
         made.calls("all_reduce", site, **more)
     return made.finishes()
+
+
+def found_in(recording):
+    return [draft.finding(()) for draft in call_swaps.call_swaps(Snapshot(recording))]
 
 
 def recorded(usual, odd, culprits=(1,), world=4):
@@ -38,7 +43,7 @@ def via(site, number):
 def test_two_calls_the_other_way_round(culprits):
     world = 5
     recording = recorded((A, B, C), (B, A, C), culprits, world)
-    (found,) = call_swaps.find(recording)
+    (found,) = found_in(recording)
     waiting = tuple(number for number in range(world) if number not in culprits)
     assert (found.code, found.severity, found.culprits, found.waiting) == ("DDP309", "error", culprits, waiting)
     assert dict(found.where) == {number: B if number in culprits else A for number in range(world)}
@@ -48,7 +53,7 @@ def test_two_calls_the_other_way_round(culprits):
 
 
 def test_of_two_ranks_neither_is_said_to_be_the_other_way_round():
-    (found,) = call_swaps.find(recorded((A, B), (B, A), world=2))
+    (found,) = found_in(recorded((A, B), (B, A), world=2))
     assert (found.culprits, found.waiting, found.sides) == ((), (), ((0,), (1,)))
     assert dict(found.where) == {0: A, 1: B}
 
@@ -59,22 +64,22 @@ def test_ranks_that_make_other_calls_there_are_on_neither_side(others):
     ranks = [sequence(A, B, rank=0, world=2 + others), sequence(B, A, rank=1, world=2 + others)]
     for number in range(others):
         ranks.append(sequence(line(20 + number), line(40 + number), rank=2 + number, world=2 + others))
-    (found,) = call_swaps.find(record(*ranks))
+    (found,) = found_in(record(*ranks))
     assert (found.code, found.culprits, found.sides) == ("DDP309", (), ((0,), (1,)))
-    assert found.where == ((1, B), (0, A))
+    assert found.where == ((0, A), (1, B))
     assert "rank 2" not in " ".join((found.summary, *found.evidence))
     assert not any("source" in text for text in found.evidence)
 
 
 def test_an_exchange_over_some_distance():
-    (found,) = call_swaps.find(recorded((A, C, C, C, B), (B, C, C, C, A)))
+    (found,) = found_in(recorded((A, C, C, C, B), (B, C, C, C, A)))
     assert (found.code, found.culprits) == ("DDP309", (1,))
     assert [text.split(":")[0] for text in found.evidence] == ["#1", "#5"]
 
 
 def test_calls_of_one_helper_that_is_called_the_other_way_round():
     one, other = via(A, 31), via(A, 32)
-    (found,) = call_swaps.find(recorded((one, other), (other, one)))
+    (found,) = found_in(recorded((one, other), (other, one)))
     assert (found.code, found.culprits) == ("DDP309", (1,))
     assert f"{FILE}:31" in found.summary and f"{FILE}:32" in found.summary
 
@@ -95,7 +100,7 @@ def test_two_branches_with_the_same_calls_in_another_order(helper):
     lines = [BRANCHES.at(str(n), "step") for n in (1, 2, 3, 4)]
     sites = [replace(A, via=str(site)) for site in lines] if helper else lines
     ranks = [sequence(*sites[:2], rank=n) if n != 2 else sequence(*sites[2:], rank=n) for n in range(4)]
-    (found,) = call_swaps.find(record(*ranks, script=BRANCHES))
+    (found,) = found_in(record(*ranks, script=BRANCHES))
     assert (found.code, found.culprits) == ("DDP309", (2,))
     assert found.where[:2] == ((2, lines[2]), (0, lines[0]))
     assert found.certainty == "likely" and found.hint.reason == "lines with the same text issue the same call"
@@ -104,7 +109,7 @@ def test_two_branches_with_the_same_calls_in_another_order(helper):
 def test_two_branches_with_the_same_calls_in_one_order():
     lines = [BRANCHES.at(str(n), "step") for n in (1, 2, 4, 3)]  # the last two as if they were exchanged
     ranks = [sequence(*lines[:2], rank=0, world=2), sequence(*lines[2:], rank=1, world=2)]
-    assert call_swaps.find(record(*ranks, script=BRANCHES)) == []
+    assert found_in(record(*ranks, script=BRANCHES)) == []
 
 
 @pytest.mark.parametrize(
@@ -127,7 +132,7 @@ def test_two_branches_with_the_same_calls_in_one_order():
     ],
 )
 def test_other_lines_alone_are_legal(usual, odd):
-    assert call_swaps.find(recorded(usual, odd)) == []
+    assert found_in(recorded(usual, odd)) == []
 
 
 def test_a_broadcast_from_different_lines_on_root_and_others():
@@ -137,7 +142,7 @@ def test_a_broadcast_from_different_lines_on_root_and_others():
             rank.calls("broadcast", (A if turn % 2 else B) if number == 0 else C, root=0)
         return rank.finishes()
 
-    assert call_swaps.find(record(*(make(number) for number in range(4)))) == []
+    assert found_in(record(*(make(number) for number in range(4)))) == []
 
 
 @pytest.mark.parametrize("world", [2, 3, 4])
@@ -150,7 +155,7 @@ def test_broadcasts_from_each_rank_in_turn(world):
             rank.calls("broadcast", A if turn % world == number else B, root=turn % world)
         return rank.finishes()
 
-    assert call_swaps.find(record(*(make(number) for number in range(world)))) == []
+    assert found_in(record(*(make(number) for number in range(world)))) == []
 
 
 DECIDES = Script("""
@@ -178,23 +183,23 @@ def test_a_line_of_the_roots_where_the_root_changes(left):
         if left:
             rank.calls("all_reduce", DECIDES.at("train"))
         ranks.append(rank.calls("all_gather", second).finishes())
-    found = call_swaps.find(record(*ranks, script=DECIDES))
+    found = found_in(record(*ranks, script=DECIDES))
     assert [one.code for one in found] == ([] if left else ["DDP309"])
 
 
 def test_two_broadcasts_of_which_the_root_has_two_lines_and_the_others_one():
     """The root sends from two lines, the others receive in a loop."""
-    assert call_swaps.find(recorded((C, C), (A, B), culprits=(0,))) == []
+    assert found_in(recorded((C, C), (A, B), culprits=(0,))) == []
 
 
 def test_a_rank_that_skipped_a_call_is_shifted_not_exchanged():
     """It ends unevenly: that is another finding's matter."""
     ranks = [sequence(A, B, A, B, rank=n) for n in (0, 2, 3)] + [sequence(B, A, B, rank=1)]
-    assert call_swaps.find(record(*ranks)) == []
+    assert found_in(record(*ranks)) == []
 
 
 def test_an_exchange_that_lies_too_far_apart_is_not_looked_for():
-    assert call_swaps.find(recorded((A, *[C] * 80, B), (B, *[C] * 80, A))) == []
+    assert found_in(recorded((A, *[C] * 80, B), (B, *[C] * 80, A))) == []
 
 
 def test_groups_have_sequences_of_their_own():
@@ -202,7 +207,7 @@ def test_groups_have_sequences_of_their_own():
     one, other = group(0, 1), group(0, 1, ordinal=1)
     first = Rank(0, 2).calls("all_reduce", A, group=one).calls("all_reduce", B, group=other).finishes()
     second = Rank(1, 2).calls("all_reduce", B, group=other).calls("all_reduce", A, group=one).finishes()
-    assert call_swaps.find(record(first, second)) == []
+    assert found_in(record(first, second)) == []
 
 
 def test_what_left_the_ring_is_not_compared():
@@ -211,13 +216,13 @@ def test_what_left_the_ring_is_not_compared():
     late = Rank(1, 2).forgets(3)
     for seq, site in ((4, A), (5, B), (6, C)):
         late.calls("all_reduce", site, seq=seq, number=seq - 1)
-    assert call_swaps.find(record(full, late.finishes())) == []
+    assert found_in(record(full, late.finishes())) == []
 
 
 def test_sends_and_receives_are_not_of_the_sequence():
     one = Rank(0, 2).sends(1, A).sends(1, B).finishes()
     other = Rank(1, 2).receives(0, B).receives(0, A).finishes()
-    assert call_swaps.find(record(one, other)) == []
+    assert found_in(record(one, other)) == []
 
 
 # -- DDP310
@@ -244,7 +249,7 @@ def usual(rank):
 @pytest.mark.parametrize("culprits", [(0,), (2,), (0, 1, 2, 3)], ids=str)
 def test_two_threads_at_the_same_time(culprits):
     recording = record(*(overlapping(n) if n in culprits else usual(n) for n in range(4)))
-    (found,) = call_swaps.find(recording)
+    (found,) = found_in(recording)
     assert (found.code, found.culprits) == ("DDP310", culprits)
     assert found.waiting == tuple(n for n in range(4) if n not in culprits)
     assert found.where == tuple((n, C) for n in culprits)
@@ -255,7 +260,7 @@ def test_two_threads_at_the_same_time(culprits):
 def test_two_threads_whose_calls_met_in_different_orders():
     ranks = [overlapping(n) for n in range(4)]
     ranks[3] = sequence(A, C, B, rank=3)
-    (found,) = call_swaps.find(record(*ranks))
+    (found,) = found_in(record(*ranks))
     assert (found.code, found.severity, found.culprits) == ("DDP310", "error", (0, 1, 2))
 
 
@@ -295,59 +300,47 @@ def test_an_asynchronous_checkpoint_on_the_group_of_the_training():
     assert 'new_group(backend="gloo")' in found.remedy and "process_group=" in found.remedy
 
 
-def test_two_threads_one_after_the_other():
-    assert call_swaps.find(record(*(overlapping(n, gap=True) for n in range(4)))) == []
+def pool(number):
+    """Each call in another thread, each waited for before the next."""
+    rank = Rank(number, 2)
+    for thread in range(30):
+        rank.calls("all_reduce", A, thread=thread)
+    return rank.finishes()
 
 
-def test_many_threads_one_after_the_other():
-    """A pool: each call in another thread, each waited for before the next."""
-
-    def pool(number):
-        made = Rank(number)
-        for thread in range(30):
-            made.calls("all_reduce", A, thread=thread)
-        return made.finishes()
-
-    assert call_swaps.find(record(*(pool(n) for n in range(4)))) == []
+def threads_with_a_group_each(number):
+    rank = Rank(number, 2)
+    for thread in range(2):
+        rank.issues("all_reduce", A, thread=thread, group=group(0, 1, ordinal=thread))
+    return rank
 
 
-def test_one_thread_with_calls_in_flight():
-    def asynchronous(number):
-        made = Rank(number)
-        for _ in range(3):
-            made.issues("all_reduce", A)
-        return made.finishes()
-
-    assert call_swaps.concurrent_use(record(*(asynchronous(n) for n in range(4)))) is None
+def messages(number):
+    sent = Rank(number, 2).sends(1 - number, A, state=CallState.ISSUED)
+    return sent.receives(1 - number, B, thread=OTHER_THREAD)
 
 
-def test_threads_with_a_group_each():
-    ranks = []
-    for number in range(2):
-        rank = Rank(number, 2)
-        for thread in range(2):
-            rank.issues("all_reduce", A, thread=thread, group=group(0, 1, ordinal=thread))
-        ranks.append(rank)
-    assert call_swaps.concurrent_use(record(*ranks)) is None
-
-
-def test_threads_of_autograd_on_a_device():
-    """Where DDP's own calls come from another thread than the user's."""
-    assert call_swaps.find(record(*(overlapping(n, device="cuda") for n in range(4)))) == []
-
-
-def test_messages_of_two_threads():
-    ranks = [Rank(n, 2).sends(1 - n, A, state=CallState.ISSUED) for n in range(2)]
-    for rank in ranks:
-        rank.receives(1 - rank.rank, B, thread=OTHER_THREAD)
-    assert call_swaps.concurrent_use(record(*ranks)) is None
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: overlapping(n, gap=True),
+        lambda n: overlapping(n, device="cuda"),  # DDP's own calls come from autograd's threads
+        pool,
+        lambda n: Rank(n, 2).issues("all_reduce", A).issues("all_reduce", A).finishes(),
+        threads_with_a_group_each,
+        messages,
+    ],
+    ids=["one after the other", "of autograd on a device", "a pool", "one thread", "a group each", "messages"],
+)
+def test_threads_that_may_use_a_group(make):
+    assert found_in(record(make(0), make(1))) == []
 
 
 def test_threads_are_said_before_an_exchange():
     """The exchange is what two threads made of it."""
     ranks = [overlapping(n) for n in range(4)]
     ranks[2] = sequence(A, C, B, rank=2)
-    assert [found.code for found in call_swaps.find(record(*ranks))] == ["DDP310"]
+    assert [found.code for found in found_in(record(*ranks))] == ["DDP310"]
 
 
 def test_a_rank_whose_threads_did_not_meet_but_use_the_group_too_is_named():

@@ -1,4 +1,4 @@
-"""DDP415: parameters that are trained although they were frozen when the model was wrapped."""
+"""Gradients of parameters that were frozen when the model was wrapped (DDP415)."""
 
 from __future__ import annotations
 
