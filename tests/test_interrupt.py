@@ -54,13 +54,15 @@ def test_interrupt(kernel):
     manager, client = kernel
     status, told = results(client, SETUP)
     assert status == "ok", told
-    waiting = client.execute("run.wait()", stop_on_error=False)
-    time.sleep(1.5)
+    waiting = client.execute("print('it waits', flush=True)\nrun.wait()", stop_on_error=False)
+    while "it waits" not in str(client.get_iopub_msg(timeout=60)["content"].get("text")):
+        pass
+    time.sleep(0.5)
     began = time.monotonic()
     manager.interrupt_kernel()
     while (reply := client.get_shell_msg(timeout=30))["parent_header"].get("msg_id") != waiting:
         pass
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")
     assert "Ranks 0 and 1 are released" in reply["content"]["evalue"]
     status, told = results(client, "world.run(ends, stream=None).wait(30).results, world.pids() == pids")

@@ -90,7 +90,7 @@ def test_close_does_not_wait_for_another_thread_without_end(world, place, monkey
     thread = threading.Thread(target=hold)
     thread.start()
     try:
-        assert held.wait(10)
+        assert held.wait(60)
         began = time.monotonic()
         world.close()
         assert time.monotonic() - began < 30
@@ -99,7 +99,7 @@ def test_close_does_not_wait_for_another_thread_without_end(world, place, monkey
             world._ranks.processes.replace({0: {}}, 1.0)
     finally:
         done.set()
-        thread.join(10)
+        thread.join(60)
 
 
 def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, monkeypatch):
@@ -120,4 +120,4 @@ def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, mo
         assert not world._ranks.unused_port._descriptor.is_ours
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)

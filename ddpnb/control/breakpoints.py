@@ -16,6 +16,7 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
 from ddpnb.model.holds import NEEDS_3_12, Hold
 from ddpnb.model.rank_state import RankState
+from ddpnb.recorder import verbs
 from ddpnb.views.status import RankStatus
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
@@ -87,8 +88,8 @@ class Breakpoints:
                 )
             if hold.parted and not hasattr(sys, "monitoring"):
                 raise UsageError(NEEDS_3_12)
-            self._ranks.send_all({"verb": "hold", "hold": None})  # suspends the time-outs of ranks that will wait
-            self._ranks.send(chosen, {"verb": "hold", "hold": hold.to_json(), "keep": keep})
+            self._ranks.send_all(verbs.Hold())  # suspends the time-outs of ranks that will wait
+            self._ranks.send(chosen, verbs.Hold(hold=hold.to_json(), keep=keep))
             holding = Holding(hold, chosen, self)
             if keep or not set(chosen) <= set(self._ranks.busy()):
                 self._armed.append((holding, keep))
@@ -106,7 +107,7 @@ class Breakpoints:
             states = self._inspection.states()
             chosen = self._held_ranks(ranks, states)
             waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
-            self._ranks.send(chosen, {"verb": "step", "count": n})
+            self._ranks.send(chosen, verbs.Step(count=n))
         return self.wait_until_still(chosen, timeout, waiting)
 
     def resume(self, ranks: int | Iterable[int] | None) -> None:
@@ -120,9 +121,9 @@ class Breakpoints:
                 if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
             ]
             try:
-                self._ranks.send(chosen, {"verb": "resuming"})
+                self._ranks.send(chosen, verbs.Resuming())
             finally:
-                self._ranks.send(chosen, {"verb": "resume"})
+                self._ranks.send(chosen, verbs.Resume())
             self._restore_timeouts()
 
     def remove(self, holding: Holding) -> None:
@@ -131,7 +132,7 @@ class Breakpoints:
             self._ranks.check_open()
             self._armed = [one for one in self._armed if one[0] != holding]
             alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
-            self._ranks.send(alive, {"verb": "unhold", "hold": holding.hold.to_json()})
+            self._ranks.send(alive, verbs.Unhold(hold=holding.hold.to_json()))
             self._restore_timeouts()
 
     def hand_over(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -140,7 +141,7 @@ class Breakpoints:
         ``unhurried``: any rank is held or may be, so that time-outs are suspended on all.
         """
         others = [rank for rank in self._ranks.busy() if rank not in ranks]
-        unhurried = bool(self._armed) or _in_force(self._ranks.ask(others, {"verb": "gate"}))
+        unhurried = bool(self._armed) or _in_force(self._ranks.ask(others, verbs.Gate()))
         orders = {
             rank: {
                 "holds": [(one.hold.to_json(), keep) for one, keep in self._armed if rank in one.ranks],
@@ -165,9 +166,9 @@ class Breakpoints:
         Args:
             unresponsive: ranks that need not be asked.
         """
-        gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], {"verb": "gate"})
+        gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], verbs.Gate())
         if not self._armed and not _in_force(gates):
-            self._ranks.ask(list(gates), {"verb": "hurry"})
+            self._ranks.ask(list(gates), verbs.Hurry())
 
     def _held_ranks(self, ranks: int | Iterable[int] | None, states: Iterable[RankStatus]) -> tuple[int, ...]:
         chosen = self._ranks.chosen(ranks)
@@ -218,6 +219,6 @@ class Breakpoints:
             tick = min(_SLOWEST_TICK_S, tick * 1.05)
 
 
-def _in_force(gates: Mapping[int, Mapping[str, Any]]) -> bool:
+def _in_force(gates: Mapping[int, verbs.GateState]) -> bool:
     """Whether a hold is armed on one of these ranks, or one is held."""
-    return any(gate.get("holds") or gate.get("pause") or gate.get("held") for gate in gates.values())
+    return any(gate.holds or gate.pause or gate.held for gate in gates.values())

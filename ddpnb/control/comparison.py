@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from array import array
 from collections import defaultdict
@@ -17,6 +16,8 @@ from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
 from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.recorder import verbs
+from ddpnb.recorder.verbs import A, Request
 from ddpnb.texts import printable, shortened
 
 if TYPE_CHECKING:
@@ -137,11 +138,9 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
     Raises:
         WorldError: a rank did not answer.
     """
-    models = _by_model(
-        {rank: answer.get("models", ()) for rank, answer in _ask(processes, ranks, {"verb": "compare"}).items()}
-    )
+    models = _by_model({rank: answer.models for rank, answer in _ask(processes, ranks, verbs.Compare()).items()})
     notes: list[str] = []
-    for number in [n for n, held in models.items() if len({told.get("hash") for told in held.values()}) > 1]:
+    for number in [n for n, held in models.items() if len({told.hash for told in held.values()}) > 1]:
         del models[number]
         notes.append(
             "a model is not compared: its ranks compute different kinds of digests. Install xxhash in the environments "
@@ -151,7 +150,7 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
     aligned = _next_forward(processes, ranks, models, trace) if models and moving else {}
     models |= aligned
     if trace and aligned:
-        traced = [_first_module({rank: one["modules"] for rank, one in told.items()}) for told in aligned.values()]
+        traced = [_first_module({rank: one.modules for rank, one in told.items()}) for told in aligned.values()]
         module, more = next((one for one in traced if one[0]), traced[-1])
         notes += more
     elif trace and models:
@@ -159,11 +158,11 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
     found: list[TensorDifference] = []
     compared, steps, known = 0, {}, list[dict[int, Any]]()
     for number, held in sorted(models.items()):
-        contents = {rank: told["tensors"] for rank, told in held.items()}
+        contents = {rank: told.tensors for rank, told in held.items()}
         if len(held) < 2 or contents in known:  # the same model, wrapped a second time
             continue
         known.append(contents)
-        steps = {rank: int(told["step"]) for rank, told in held.items()}
+        steps = {rank: told.step for rank, told in held.items()}
         if len(set(steps.values())) > 1:
             notes.append(
                 "the ranks have made different numbers of optimizer steps, so they are at different points of the run."
@@ -171,29 +170,27 @@ def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False,
         differences, count = _differences(processes, number, held, values=not moving)
         found += differences
         compared += count
-        buffers = {str(name) for told in held.values() for name in told.get("buffers", ())}
+        buffers = {name for told in held.values() for name in told.buffers}
         if number not in aligned and any(one.name in buffers for one in differences):
             notes.append("buffers may differ until DDP broadcasts them at the next forward.")
     return Comparison(tuple(found), compared, True, steps, module, tuple(notes))
 
 
-Held = dict[int, dict[int, dict[str, Any]]]  # model -> rank -> what the rank reported of it
+Held = dict[int, dict[int, verbs.Model]]  # model -> rank -> what the rank reported of it
 
 
-def _by_model(told: Mapping[int, Any]) -> Held:
+def _by_model(told: Mapping[int, Sequence[verbs.Model]]) -> Held:
     models: Held = defaultdict(dict)
     for rank, ones in told.items():
         for one in ones:
-            models[int(one["model"])][rank] = one
+            models[one.model][rank] = one
     return models
 
 
 def _differences(
-    processes: RankProcesses, number: int, held: Mapping[int, Mapping[str, Any]], values: bool
+    processes: RankProcesses, number: int, held: Mapping[int, verbs.Model], values: bool
 ) -> tuple[list[TensorDifference], int]:
-    tables = {
-        rank: {str(name): (digest, norm) for name, digest, norm in told["tensors"]} for rank, told in held.items()
-    }
+    tables = {rank: {str(name): (digest, norm) for name, digest, norm in told.tensors} for rank, told in held.items()}
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
     found: list[TensorDifference] = []
     for name in names:
@@ -214,19 +211,20 @@ def _next_forward(processes: RankProcesses, ranks: Sequence[int], models: Held, 
 
     A model of which no forward comes is left out, and so are all when the ranks make none.
     """
-    turns = {str(m): max(int(told["forwards"]) for told in held.values()) + _LEAD for m, held in models.items()}
-    _ask(processes, ranks, {"verb": "trace", "turns": turns, "modules": modules})
+    turns = {str(m): max(told.forwards for told in held.values()) + _LEAD for m, held in models.items()}
+    _ask(processes, ranks, verbs.Trace(turns=turns, modules=modules))
     deadline = time.monotonic() + (TRACE_S if modules else _MOVES_S)
     before, still_since, lead = None, time.monotonic(), _LEAD
     aligned: Held = {}
     while time.monotonic() < deadline and len(aligned) < len(models):
-        told = {rank: answer.get("traced", {}) for rank, answer in _ask(processes, ranks, {"verb": "traced"}).items()}
+        told = {rank: answer.models for rank, answer in _ask(processes, ranks, verbs.Traces()).items()}
         missed: dict[str, int] = {}
         for model, held in models.items():
-            rows = {r: told[r][str(model)] for r in held if r in told and told[r].get(str(model), {}).get("done")}
+            traced = {r: told[r].get(str(model)) for r in held if r in told}
+            rows = {r: row for r, row in traced.items() if row is not None and row.done}
             if model in aligned or len(rows) < len(held):
                 continue
-            reached = {int(row["turn"]) for row in rows.values()}
+            reached = {row.turn for row in rows.values()}
             if len(reached) == 1:
                 aligned[model] = rows
             else:  # some were past that turn before they were asked for it
@@ -234,7 +232,7 @@ def _next_forward(processes: RankProcesses, ranks: Sequence[int], models: Held, 
         if missed:
             lead *= 4
             again = {model: turn + lead for model, turn in missed.items()}
-            _ask(processes, ranks, {"verb": "trace", "turns": again, "modules": modules})
+            _ask(processes, ranks, verbs.Trace(turns=again, modules=modules))
         if told != before:
             before, still_since = told, time.monotonic()
         elif (aligned or not modules) and time.monotonic() - still_since > _MOVES_S:
@@ -269,8 +267,8 @@ def injected(recording: Recording) -> tuple[str, ...]:
     return tuple(f"injected on {phrases.ranks(ranks)}: {fault[:200]}" for fault, ranks in found.items())
 
 
-def _ask(processes: RankProcesses, ranks: Sequence[int], content: dict[str, Any]) -> dict[int, dict[str, Any]]:
-    answers = processes.ask(ranks, content, ANSWER_S)
+def _ask(processes: RankProcesses, ranks: Sequence[int], request: Request[A]) -> dict[int, A]:
+    answers = processes.ask(ranks, request, ANSWER_S)
     silent = [rank for rank in ranks if rank not in answers]
     if silent:
         raise WorldError(
@@ -278,17 +276,17 @@ def _ask(processes: RankProcesses, ranks: Sequence[int], content: dict[str, Any]
             "Check world.snapshot(): an unresponsive rank cannot be compared.",
         )
     for rank, answer in sorted(answers.items()):
-        if error := answer.get("error"):
+        if answer.error:
             raise WorldError(
-                f"rank {rank} gave no digests: {shortened(str(error), 300)}", "world.tensor() reads one tensor."
+                f"rank {rank} gave no digests: {shortened(answer.error, 300)}", "world.tensor() reads one tensor."
             )
     return answers
 
 
 def _largest(processes: RankProcesses, model: int, name: str, ranks: Sequence[int]) -> float | None:
     """The largest absolute difference between the first rank's values and the others'."""
-    answers = processes.ask(ranks, {"verb": "values", "model": model, "tensor": name}, ANSWER_S)
-    values = [array("f", base64.b85decode(str(answer.get("values", "")))) for answer in answers.values()]
+    answers = processes.ask(ranks, verbs.Values(model=model, tensor=name), ANSWER_S)
+    values = [array("f", answer.values) for answer in answers.values() if not len(answer.values) % 4]
     if len(values) < 2 or len({len(one) for one in values}) > 1 or not values[0]:
         return None
     return max(max(abs(a - b) for a, b in zip(values[0], other, strict=True)) for other in values[1:])

@@ -12,6 +12,7 @@ from ddpnb.errors import UsageError, WorldError
 from ddpnb.model import phrases
 from ddpnb.model.faults import KINDS, Fault, variables
 from ddpnb.model.faults import fault as fault_of
+from ddpnb.recorder import verbs
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,13 @@ class Injection:
     @property
     def struck(self) -> dict[int, int]:
         """How often it was triggered while armed: rank -> count."""
-        return {rank: state["triggered"] for rank, state in self._faults.states(self).items()}
+        return {rank: state.triggered for rank, state in self._faults.states(self).items()}
 
     @property
     def troubles(self) -> dict[int, list[str]]:
         """Why it could not be triggered: rank -> reasons."""
         states = self._faults.states(self)
-        return {rank: list(state["troubles"]) for rank, state in states.items() if state["troubles"]}
+        return {rank: list(state.troubles) for rank, state in states.items() if state.troubles}
 
     def heal(self) -> None:
         """Disarm it. Effects that already happened stay.
@@ -95,7 +96,7 @@ class Faults:
             chosen = self._ranks.chosen(ranks)
             running = frozenset(self._ranks.busy()) & {*chosen}
             injection = Injection(described, chosen, self)
-            self._ranks.send(sorted(running), {"verb": "inject", "fault": described.to_json(), "keep": keep})
+            self._ranks.send(sorted(running), verbs.Inject(fault=described.to_json(), keep=keep))
             armed = _Armed(injection, keep, running)
             if keep or armed.in_environment or len(running) < len(chosen):
                 self._armed.append(armed)
@@ -109,18 +110,13 @@ class Faults:
             self._ranks.check_open()
             self._armed = [one for one in self._armed if injection is not None and one.injection is not injection]
             faults = None if injection is None else [injection.fault.to_json()]
-            self._ranks.send_all({"verb": "heal", "faults": faults})
+            self._ranks.send_all(verbs.Heal(faults=faults))
 
-    def states(self, injection: Injection) -> dict[int, dict[str, Any]]:
+    def states(self, injection: Injection) -> dict[int, verbs.FaultState]:
         """What the ranks report about a fault."""
-        answers = self._ranks.ask(injection.ranks, {"verb": "faults"})
+        answers = self._ranks.ask(injection.ranks, verbs.Faults())
         fault = injection.fault.to_json()
-        return {
-            rank: state
-            for rank, answer in answers.items()
-            for state in answer.get("faults", ())
-            if state["fault"] == fault
-        }
+        return {rank: one for rank, answer in answers.items() for one in answer.faults if one.fault == fault}
 
     def hand_over(self, ranks: Sequence[int]) -> dict[int, list[tuple[Any, bool]]]:
         """The faults for each of these ranks, which apply them with their next request."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from ddpnb.recorder.verbs import GroupCounts, Groups
 
 _MOST = 16  # things that use groups
 _GROUPS = 1000
@@ -41,34 +42,22 @@ class GroupState:
     models: int = 0
 
 
-def read(answer: Mapping[str, Any] | None) -> GroupState | None:
+def read(told: Groups | None) -> GroupState | None:
     """The answer of a rank; None if it is none."""
-    try:
-        told: Any = (answer or {})["group"]
-        timeout = told["timeout_s"]
-        return GroupState(
-            int(told["size"]),
-            int(told["rank"]),
-            str(told["backend"])[:_TEXT],
-            None if timeout is None else float(timeout),
-            bool(told["closed"]),
-            bool(told["torn"]),
-            {str(one["key"]): _counts(one) for one in list(told["counts"])[:_GROUPS]},
-            tuple(str(one)[:_TEXT] for one in list(told["users"])[:_MOST]),
-            int(told["models"]),
-        )
-    except (KeyError, TypeError, ValueError):
+    if told is None or told.error:
         return None
+    try:
+        counts = {one.key: _counts(one) for one in told.counts[:_GROUPS]}
+    except (TypeError, ValueError):
+        return None
+    users = tuple(user[:_TEXT] for user in told.users[:_MOST])
+    group = told.size, told.rank, told.backend[:_TEXT], told.timeout_s
+    return GroupState(*group, told.closed, told.torn, counts, users, told.models)
 
 
-def _counts(told: Any) -> Counts:
-    calls, returned = int(told["calls"]), [int(one) for one in told["returned"]]
-    return Counts(
-        tuple(int(rank) for rank in told["ranks"]),
-        calls,
-        bool(returned) and min(returned) <= calls,
-        {(str(name), int(peer), int(tag)): int(count) for name, peer, tag, count in told["messages"]},
-    )
+def _counts(told: GroupCounts) -> Counts:
+    messages = {(str(name), int(peer), int(tag)): int(count) for name, peer, tag, count in told.messages}
+    return Counts(told.ranks, told.calls, bool(told.returned) and min(told.returned) <= told.calls, messages)
 
 
 def untouched(states: Mapping[int, GroupState | None], size: int) -> bool:

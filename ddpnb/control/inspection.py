@@ -17,6 +17,7 @@ from ddpnb.model.holds import check_expression
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.observe.observer import Observer
+from ddpnb.recorder import verbs
 from ddpnb.render.parting import Partings, partings
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.views import frame_variables
@@ -59,8 +60,8 @@ class Inspection:
         with self._ranks.lock:
             self._ranks.check_open()
             chosen = self._ranks.chosen(ranks)
-            content = {"verb": "evaluate", "expression": expression, "frame": frame, "timeout": timeout}
-            answers = self._ranks.ask(chosen, content, timeout + ANSWER_S)
+            request = verbs.Evaluate(expression=verbs.LongText(expression), frame=frame, timeout=timeout)
+            answers = self._ranks.ask(chosen, request, timeout + ANSWER_S)
         return Evaluations.of(expression, chosen, answers)
 
     def diff(self, frame: int, name: str) -> FrameDiff:
@@ -72,9 +73,9 @@ class Inspection:
             frames = frame_variables.side_by_side(self._observer().record(values=True), frame)
             if frames is None or not name:
                 return FrameDiff(frames)
-            file = next(iter(frames.sites.values())).file
-            content = {"verb": "open", "file": file, "function": frames.function, "path": name}
-            return FrameDiff(frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), content)))
+            file, path = map(verbs.LongText, (next(iter(frames.sites.values())).file, name))
+            request = verbs.Open(file=file, function=frames.function, path=path)
+            return FrameDiff(frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), request)))
 
     def compare(self, *, trace: bool) -> Comparison:
         """See ``World.compare``."""
@@ -146,7 +147,7 @@ class Inspection:
         processes, outside = self._ranks.processes, self._ranks.processes.outside()
         stopped, frozen = [rank for rank in ranks if processes.stopped(rank)], []
         if not stopped:
-            answers = self._ranks.ask(ranks, {"verb": "gate"})
+            answers = self._ranks.ask(ranks, verbs.Gate())
             processes.check_connection()
             silent = [rank for rank in ranks if rank not in answers]
             stopped = [rank for rank in silent if processes.stopped(rank)]  # it takes a moment to stop all threads

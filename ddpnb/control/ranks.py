@@ -8,7 +8,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 from ddpnb import arguments
 from ddpnb.control.group_state import ClosedGroup, GroupState, read
@@ -26,7 +26,8 @@ from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.spawned import SpawnedProcesses
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.progress import Progress
-from ddpnb.recorder import protocol
+from ddpnb.recorder import protocol, verbs
+from ddpnb.recorder.verbs import A, Done, OfARun, Request
 
 ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
 _GROUPS_S = 10.0  # the same, where it looks through all its objects
@@ -169,24 +170,22 @@ class Ranks:
 
     # -- requests to them
 
-    def ask(
-        self, ranks: Sequence[int], content: dict[str, Any], timeout: float = ANSWER_S
-    ) -> dict[int, dict[str, Any]]:
+    def ask(self, ranks: Sequence[int], request: Request[A], timeout: float = ANSWER_S) -> dict[int, A]:
         """Send a request to ranks; the answers of those that answered in time."""
-        return self.processes.ask(ranks, content, timeout)
+        return self.processes.ask(ranks, request, timeout)
 
     def groups(self, ranks: Sequence[int]) -> dict[int, GroupState | None]:
         """The process groups of these ranks, which are idle; None for a rank that does not say."""
-        answers = self.ask(ranks, {"verb": "group"}, _GROUPS_S)
+        answers = self.ask(ranks, verbs.Group(), _GROUPS_S)
         return {rank: read(answers.get(rank)) for rank in ranks}
 
-    def send(self, ranks: Sequence[int], content: dict[str, Any]) -> None:
+    def send(self, ranks: Sequence[int], request: Request[Done]) -> None:
         """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
 
         Raises:
             WorldError: a rank is unresponsive.
         """
-        answers = self._send(ranks, content)
+        answers = self._send(ranks, request)
         silent = [rank for rank in ranks if rank not in answers]
         if silent:
             self.processes.check_connection()
@@ -197,22 +196,23 @@ class Ranks:
                 f"{phrases.ranks(silent, True)} {phrases.verb(silent, 'is', 'are')} unresponsive{why}.",
                 self.replaces(silent[0]),
             )
-        refused = next((answer["error"] for answer in answers.values() if answer.get("status") == "error"), None)
+        refused = next((answer.error for answer in answers.values() if answer.error), None)
         if refused is not None:
             raise WorldError(f"a rank refused the request: {refused}.")
 
-    def send_all(self, content: dict[str, Any]) -> None:
+    def send_all(self, request: Request[Done]) -> None:
         """Send a request to all ranks that are alive; ignore missing answers."""
-        self._send(self.alive(), content)
+        self._send(self.alive(), request)
 
-    def _send(self, ranks: Sequence[int], content: dict[str, Any]) -> Mapping[int, Mapping[str, Any]]:
-        """Send the request to each rank, with the number of the run that it is in or about to begin."""
-        contents: dict[int, dict[str, Any]] = {}
-        for rank in ranks:
-            monitor = self.in_run.get(rank)
-            number = monitor.number if monitor is not None and monitor.is_in(rank) else 0
-            contents[rank] = {**content, "run": number}
-        return self.processes.ask_each(contents, ANSWER_S)
+    def _send(self, ranks: Sequence[int], request: Request[Done]) -> Mapping[int, Done]:
+        """Send the request to each rank, for the run that it is in or about to begin."""
+        return self.processes.ask_each({rank: self._for_run(rank, request) for rank in ranks}, ANSWER_S)
+
+    def _for_run(self, rank: int, request: Request[Done]) -> Request[Done]:
+        monitor = self.in_run.get(rank)
+        if not isinstance(request, OfARun) or monitor is None or not monitor.is_in(rank):
+            return request
+        return replace(request, run=monitor.number)
 
 
 class OwnRanks(Ranks):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ddpnb import arguments
 from ddpnb.control.breakpoints import Breakpoints
@@ -13,6 +12,7 @@ from ddpnb.control.group_state import shared_by_all, untouched
 from ddpnb.control.ranks import Ranks
 from ddpnb.control.run_monitor import RunMonitor
 from ddpnb.model import phrases
+from ddpnb.recorder import verbs
 from ddpnb.views import new_group
 
 RELEASE_S = 10.0  # time limit by default
@@ -97,7 +97,7 @@ class Releasing:
         if not shared.half_released or _busy(shared):
             return Freed()
         everybody = shared.alive()
-        answers = shared.ask(everybody, {"verb": "released"})
+        answers = shared.ask(everybody, verbs.Released())
         silent = [rank for rank in everybody if rank not in answers]
         if silent:
             return Freed(left=dict.fromkeys(silent, "it does not answer. Release again when it does."))
@@ -109,7 +109,7 @@ class Releasing:
         everybody = self._ranks.alive()
         if _in_flight(monitors) or not untouched(self._ranks.groups(everybody), self._ranks.size):
             return False
-        return len(self._ranks.ask(everybody, {"verb": "unreleased"})) == len(everybody)
+        return len(self._ranks.ask(everybody, verbs.Unreleased())) == len(everybody)
 
     def _group(self, *, kept: bool) -> str:
         """What became of the group of functions and cells, as text; the next one of them creates a closed one again."""
@@ -161,26 +161,19 @@ class _Release:
         while waiting and time.monotonic() - began < self._timeout:
             awake = [rank for rank in waiting if rank not in self._silent] or waiting
             # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
-            heard = processes.ask(awake, {"verb": "releasing", "why": self._why}, _ANSWER_S)
+            heard = processes.ask(awake, verbs.Releasing(why=self._why), _ANSWER_S)
             self._silent = self._silent - set(heard) | (set(awake) - set(heard))
             self.cut_off |= {rank for ranks in processes.silent_hosts().values() for rank in ranks}
             if self._is_gentle(time.monotonic() - began):
-                processes.ask(list(heard), {"verb": "interrupt"}, _ANSWER_S)
+                processes.ask(list(heard), verbs.Interrupt(), _ANSWER_S)
             else:
                 between = outside.connections(everybody)
                 while outside.in_transit(between) and time.monotonic() < transit_ends:
                     time.sleep(_TICK_S)
                 both_ways = time.monotonic() - began > _BOTH_WAYS_S
-                contents: dict[int, dict[str, Any]] = {
-                    rank: {
-                        "verb": "release",
-                        "connections": between.get(rank, []),
-                        "both_ways": both_ways,
-                    }
-                    for rank in heard
-                }
-                self.shut |= set(contents)
-                processes.ask_each(contents, _ANSWER_S)
+                self.shut |= set(heard)
+                requests = {r: verbs.Release(connections=between.get(r, []), both_ways=both_ways) for r in heard}
+                processes.ask_each(requests, _ANSWER_S)
             again = time.monotonic() + _AGAIN_S
             while waiting and time.monotonic() < again:
                 time.sleep(_TICK_S)
@@ -203,7 +196,7 @@ class _Release:
     def close(self) -> bool:
         """Every later call in the groups fails, on all ranks that hear of it, and says why. Whether there are any."""
         asked = sorted(self.shut | {*self._ranks.alive()} - self._silent)
-        self._ranks.processes.ask(asked, {"verb": "released"}, _ANSWER_S)
+        self._ranks.processes.ask(asked, verbs.Released(), _ANSWER_S)
         return bool(asked)
 
 

@@ -9,7 +9,7 @@ from ddpnb.control.faults import Faults
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.processes.environment import working_directory
 from ddpnb.progress import Progress
-from ddpnb.recorder import protocol
+from ddpnb.recorder import protocol, verbs
 
 CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then its process is replaced
 START_S = 60.0
@@ -38,12 +38,9 @@ class Replacement:
         """Shut down the connections between the ranks on these; returns the ranks that have answered."""
         processes, alive, busy = self._ranks.processes, self._ranks.alive(), self._ranks.busy()
         between = processes.outside().connections(alive)
-        contents = {
-            rank: {"verb": "cut", "connections": between.get(rank, [])}
-            for rank in ranks
-            if rank in alive and rank not in busy
-        }
-        return list(processes.ask_each(contents, CLEAN_S))
+        asked = [rank for rank in ranks if rank in alive and rank not in busy]
+        requests = {rank: verbs.Cut(connections=between.get(rank, [])) for rank in asked}
+        return list(processes.ask_each(requests, CLEAN_S))
 
     def replace(self, ranks: list[int], timeout: float = START_S) -> None:
         """Give these ranks new processes.

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ddpnb.model.rank_state import RankState
+from ddpnb.recorder.verbs import Evaluated
 from ddpnb.render import markup, variables
 from ddpnb.render import status as shown
 from ddpnb.render.terminal import table
@@ -92,19 +93,13 @@ class Evaluations(dict[int, Evaluation]):
     expression: str = ""
 
     @classmethod
-    def of(cls, expression: str, ranks: Iterable[int], answers: Mapping[int, Mapping[str, Any]]) -> Evaluations:
+    def of(cls, expression: str, ranks: Iterable[int], answers: Mapping[int, Evaluated]) -> Evaluations:
         """The answers of the ranks; a missing answer becomes an error."""
         found = cls()
         found.expression = expression
         for rank in ranks:
-            told = answers.get(rank)
-            if told is None:
-                found[rank] = Evaluation(error="the rank is unresponsive")
-            else:
-                error = str(told.get("error", ""))
-                found[rank] = Evaluation(
-                    str(told.get("text", "")), told.get("value"), error, str(told.get("where", ""))
-                )
+            told = answers.get(rank, Evaluated(error="the rank is unresponsive"))
+            found[rank] = Evaluation(told.text, told.value, told.error, told.where)
         return found
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 from array import array
@@ -17,6 +16,7 @@ from ddpnb.errors import UsageError
 from ddpnb.model import phrases
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.tensors import BINS, LOOKED_AT, MAX_NAME, PIECE, TensorFacts, ValueDifference, path
+from ddpnb.recorder import verbs
 from ddpnb.render import tensors as shown
 
 _SIDES = 4  # whose values are compared element by element
@@ -76,8 +76,9 @@ def tensor(
         ranks.check_open()
         asked = ranks.chosen(chosen)
         dead = [rank for rank in range(ranks.size) if rank not in asked] if chosen is None else []
-        content = {"verb": "tensor", "name": name.strip(), "frame": frame, "timeout": timeout}
-        answers = ranks.ask([rank for rank in asked if not ranks.processes.stopped(rank)], content, timeout + ANSWER_S)
+        whose = {"name": name.strip(), "frame": frame, "timeout": timeout}
+        awake = [rank for rank in asked if not ranks.processes.stopped(rank)]
+        answers = ranks.ask(awake, verbs.Tensor(**whose), timeout + ANSWER_S)
         ranks.processes.check_connection()
         errors = dict.fromkeys(dead, "its process is dead")
         errors |= {rank: _why_silent(ranks, rank) for rank in asked if rank not in answers}
@@ -85,11 +86,11 @@ def tensor(
         if not facts:
             raise UsageError(*_none_has_it(name, errors))
         low, high = _between(facts.values())
-        if low is not None:
-            counted = ranks.ask(list(facts), {**content, "range": [low, high]}, timeout + ANSWER_S)
+        if low is not None and high is not None:
+            counted = ranks.ask(list(facts), verbs.Histogram(**whose, low=low, high=high), timeout + ANSWER_S)
             facts = {rank: replace(one, counts=_counts(counted.get(rank))) for rank, one in facts.items()}
         sides = _sides(facts, digests)
-        differences = _differences(ranks, sides, facts, digests, content, timeout)
+        differences = _differences(ranks, sides, facts, digests, whose)
     return TensorByRank(
         name.strip(), facts, dict(sorted(errors.items())), low, high, sides, differences, tuple(_notes(ranks, facts))
     )
@@ -100,11 +101,10 @@ def names(ranks: Ranks, frame: int | None) -> tuple[str, ...]:
     _check("tensor", frame)
     with ranks.lock:
         ranks.check_open()
-        answers = ranks.ask(ranks.alive(), {"verb": "tensors", "frame": frame})
+        answers = ranks.ask(ranks.alive(), verbs.Tensors(frame=frame))
     counts: dict[str, int] = defaultdict(int)
     for answer in answers.values():
-        told = answer.get("names", ())
-        for one in list(told)[:_OFFERED] if isinstance(told, list) else ():
+        for one in answer.names[:_OFFERED]:
             counts[given_name(one)] += 1
     return tuple(sorted(counts, key=lambda one: -counts[one]))[:_OFFERED]
 
@@ -141,26 +141,18 @@ def _none_has_it(name: str, errors: Mapping[int, str]) -> tuple[str, str]:
 
 
 def _read(
-    answers: Mapping[int, Mapping[str, Any]], errors: dict[int, str]
-) -> tuple[dict[int, TensorFacts], dict[int, list[str]]]:
+    answers: Mapping[int, verbs.TensorRead], errors: dict[int, str]
+) -> tuple[dict[int, TensorFacts], dict[int, tuple[str, ...]]]:
     facts: dict[int, TensorFacts] = {}
-    digests: dict[int, list[str]] = {}
     for rank, answer in sorted(answers.items()):
-        if "error" in answer:
-            errors[rank] = given_error(answer["error"])
+        if answer.error:
+            errors[rank] = " ".join(answer.error[:600].split())
             continue
         try:
-            facts[rank] = TensorFacts.from_json(answer)
-            digests[rank] = [str(one) for one in answer["digests"]]
+            facts[rank] = TensorFacts.from_json(answer.numbers)
         except UNDECODABLE:
-            facts.pop(rank, None)
             errors[rank] = "its answer is invalid"
-    return facts, digests
-
-
-def given_error(value: object) -> str:
-    """An error of a rank, in one line."""
-    return " ".join(str(value)[:600].split())
+    return facts, {rank: answers[rank].digests for rank in facts}
 
 
 def _between(facts: Iterable[TensorFacts]) -> tuple[float | None, float | None]:
@@ -171,17 +163,14 @@ def _between(facts: Iterable[TensorFacts]) -> tuple[float | None, float | None]:
     return min(low for low, _ in known), max(high for _, high in known)
 
 
-def _counts(answer: Mapping[str, Any] | None) -> tuple[int, ...]:
-    told = answer.get("counts") if answer is not None else None
-    if not isinstance(told, list) or len(told) != BINS or not all(type(one) is int and one >= 0 for one in told):
-        return ()
-    return tuple(told)
+def _counts(answer: verbs.Counts | None) -> tuple[int, ...]:
+    return answer.counts if answer is not None and len(answer.counts) == BINS and min(answer.counts) >= 0 else ()
 
 
-def _sides(facts: Mapping[int, TensorFacts], digests: Mapping[int, list[str]]) -> tuple[tuple[int, ...], ...]:
+def _sides(facts: Mapping[int, TensorFacts], digests: Mapping[int, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
     sides: dict[Any, list[int]] = defaultdict(list)
     for rank, one in facts.items():
-        sides[one.dtype, one.shape, tuple(digests[rank])].append(rank)
+        sides[one.dtype, one.shape, digests[rank]].append(rank)
     return tuple(map(tuple, sorted(sides.values(), key=lambda side: (-len(side), side[0]))))
 
 
@@ -189,9 +178,8 @@ def _differences(
     ranks: Ranks,
     sides: Sequence[Sequence[int]],
     facts: Mapping[int, TensorFacts],
-    digests: Mapping[int, list[str]],
-    content: dict[str, Any],
-    timeout: float,
+    digests: Mapping[int, Sequence[str]],
+    whose: dict[str, Any],
 ) -> tuple[ValueDifference, ...]:
     """The values of the first rank of the first side, against those of the first rank of others."""
     found: list[ValueDifference] = []
@@ -203,7 +191,7 @@ def _differences(
         differing = [place for place, (a, b) in enumerate(zip(digests[first], digests[other], strict=True)) if a != b]
         every = max(1, -(-_stored(facts[first]) // LOOKED_AT))
         numbers = [place * every for place in differing[:_PIECES]]
-        answers = ranks.ask((first, other), {**content, "pieces": numbers}, timeout + ANSWER_S)
+        answers = ranks.ask((first, other), verbs.Pieces(**whose, numbers=tuple(numbers)), whose["timeout"] + ANSWER_S)
         mine, others = (_values(answers.get(rank), len(numbers)) for rank in (first, other))
         if mine is not None and others is not None:
             difference = compare((first, other), mine, others, numbers, facts[first], more=len(differing) > _PIECES)
@@ -217,14 +205,14 @@ def _stored(facts: TensorFacts) -> int:
     return math.prod(facts.shape) * (2 if facts.dtype.startswith("complex") else 1)
 
 
-def _values(answer: Mapping[str, Any] | None, count: int) -> list[array[Any]] | None:
+def _values(answer: verbs.PiecesRead | None, count: int) -> list[array[Any]] | None:
     """The elements of pieces; None if the answer is not as it must be."""
-    told = answer.get("pieces") if answer is not None else None
+    pieces = answer.pieces if answer is not None else ()
+    if len(pieces) != count or any(one.code not in _CODES for one in pieces):
+        return None
     try:
-        if not isinstance(told, list) or len(told) != count or any(one["code"] not in _CODES for one in told):
-            return None
-        return [array(one["code"], base64.b85decode(str(one["values"]))) for one in told]
-    except UNDECODABLE:
+        return [array(one.code, one.values) for one in pieces]
+    except ValueError:  # not whole elements
         return None
 
 

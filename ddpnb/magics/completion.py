@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.errors import DdpnbError
+from ddpnb.recorder.verbs import Completions
 from ddpnb.world import World
 
 ANSWER_S = 0.2  # a rank that does not answer costs this, once in _PAUSE_S
@@ -42,15 +43,14 @@ class RankNames:
             ranks = self._world()._ranks
         except DdpnbError:
             return "", []
-        request = {"verb": "completions", "owner": typed[1] or "", "prefix": typed[2] or ""}
+        request = Completions(owner=typed[1] or "", prefix=typed[2] or "")
         now = time.monotonic()
         key = {rank: (rank, ranks.processes.pid(rank)) for rank in ranks.alive()}
         asked = [rank for rank in key if now - self._silent.get(key[rank], -_PAUSE_S) >= _PAUSE_S]
         answers = ranks.ask(asked, request, ANSWER_S) if asked else {}
         self._silent.update({key[rank]: now for rank in asked if rank not in answers})
-        listed = [answer.get("names") for answer in answers.values()]
-        found = {name for names in listed if isinstance(names, list) for name in names[:_MOST] if isinstance(name, str)}
-        return request["prefix"], sorted(name for name in found if name.isidentifier())[:_MOST]
+        found = {name for answer in answers.values() for name in answer.names[:_MOST]}
+        return request.prefix, sorted(name for name in found if name.isidentifier())[:_MOST]
 
 
 def register(shell: Any, names: RankNames) -> None:

@@ -27,7 +27,7 @@ from ddpnb.model.stacks import stacks_in, unseen_in
 from ddpnb.observe import logs
 from ddpnb.observe.curves import CurveHistory
 from ddpnb.observe.path_files import PathFiles
-from ddpnb.observe.rank_progress import RankProgress, with_ranks
+from ddpnb.observe.rank_progress import RankProgress, holders
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.observe.source_files import SourceFiles
 from ddpnb.observe.time_ledger import TimeLedger
@@ -35,6 +35,7 @@ from ddpnb.processes import machine
 from ddpnb.processes.outside import OutsideHere
 from ddpnb.processes.py_spy import TIMEOUT_S
 from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.recorder.verbs import Looked, Snapshot
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
 ANSWER_S = 1.0  # how long a rank may take to answer on the control channel
@@ -201,12 +202,12 @@ class Observer:
         """
         end = time.monotonic() + outside_s
         running = [rank for rank in self._running() if self.ending(rank) is None]
-        answers: dict[int, dict[str, Any]] = {}
+        answers: dict[int, Looked] = {}
         if ask and running:
-            content = {"verb": "snapshot", "locals": with_locals, "values": values}
+            request = Snapshot(locals=with_locals, values=values)
             listening = [rank for rank in running if self._processes.listens(rank)]
             asked = [rank for rank in listening if not self._ranks[rank].silent] or listening
-            answers = with_ranks(self._processes.ask(asked, content, ANSWER_S))
+            answers = self._processes.ask(asked, request, ANSWER_S)
             reached = self._processes.connection == "open"  # else silence says nothing about the ranks
             cut_off = {rank for ranks in self._processes.silent_hosts().values() for rank in ranks}
             for rank in running:
@@ -214,11 +215,11 @@ class Observer:
                 if rank in asked:
                     known.silent = rank not in answers and reached and rank not in cut_off
                 if rank in answers:
-                    known.stacks = stacks_in(answers[rank].get("stacks"))
-                    known.unseen = unseen_in(answers[rank].get("unseen"))
+                    known.stacks = stacks_in(answers[rank].stacks)
+                    known.unseen = unseen_in(answers[rank].unseen)
                     if not self._processes.recorded:
-                        known.switches = answers[rank].get("switches")
-                        known.looked_at = time.monotonic() - answers[rank].get("age_s", 0.0)
+                        known.switches = answers[rank].switches
+                        known.looked_at = time.monotonic() - answers[rank].age_s
                 elif self._processes.exit_status(rank) is None:
                     left = end - time.monotonic()
                     known.stacks = self._outside.stacks(rank, min(TIMEOUT_S, left)) if left > _LEAST_S else ()
@@ -229,7 +230,7 @@ class Observer:
 
     def _recording(
         self,
-        answers: Mapping[int, dict[str, Any]],
+        answers: Mapping[int, Looked],
         history: int,
         *,
         with_stacks: bool,
@@ -240,9 +241,7 @@ class Observer:
         hosts = {name: ranks for name, ranks in self._processes.silent_hosts().items() if not running.isdisjoint(ranks)}
         silent = {rank for ranks in hosts.values() for rank in ranks}
         records = {
-            rank: self._record_of(
-                rank, answers.get(rank), history, silent, with_stacks=with_stacks, whole=whole, end=end
-            )
+            rank: self._record_of(rank, answers, history, silent, with_stacks=with_stacks, whole=whole, end=end)
             for rank in self._ranks
         }
         now = time.monotonic()
@@ -265,7 +264,7 @@ class Observer:
     def _record_of(
         self,
         rank: int,
-        answer: dict[str, Any] | None,
+        answers: Mapping[int, Looked],
         history: int,
         silent: Container[int],
         *,
@@ -279,7 +278,11 @@ class Observer:
             ending = replace(ending, parent=self._processes.parent_of(rank))
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
-        process = known.process(answer, self._outside.usage(rank)) if ending is None else Process("gone")
+        process = (
+            known.process(answers.get(rank), self._outside.usage(rank), holders(rank, answers))
+            if ending is None
+            else Process("gone")
+        )
         if not pid or rank in silent:
             process = Process("unknown")  # nothing of this rank has been seen on this host, or its own host is silent
         if (

@@ -20,6 +20,7 @@ from ddpnb.model.shared import shared_file
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import logs
 from ddpnb.processes.process_samples import ActivityTracker, ProcessSample
+from ddpnb.recorder.verbs import Looked
 
 _ENDING_LIMIT = 16 << 20
 # A rank that is idle in these files may wait for its own child process: then the children are examined too.
@@ -165,26 +166,27 @@ class RankProgress:
         if progress != self._progress:
             self._progress, self.tracker.idle_since = progress, time.monotonic()
 
-    def process(self, answer: dict[str, Any] | None, gpu: Mapping[str, Any]) -> Process:
+    def process(self, answer: Looked | None, gpu: Mapping[str, Any], held_up_by: tuple[int, ...] = ()) -> Process:
         """The state of its process.
 
         Args:
             answer: to the last request, if there was one and it came.
             gpu: memory and use of its GPU (``gpus.usage``).
+            held_up_by: see ``holders``.
         """
         now = time.monotonic()
-        received = answer.get("received", -1) if answer else -1
+        received = answer.received if answer else -1
         if received != self._received:
-            if isinstance(received, int) and received > self._received >= 0:  # a slow download
+            if received > self._received >= 0:  # a slow download
                 self.tracker.idle_since = now
             self._received = received
-        wakes_at = answer.get("wakes_at") if answer else self._wakes_at
+        wakes_at = answer.wakes_at if answer else self._wakes_at
         where = self.stacks[0].frames and self.stacks[0].innermost if self.stacks else None
         place = (where, self.status.calls, self.switches) if self.stacks else None
         if place != self._place:
             self._place, self._place_since, self._sleeps = place, now, 0
         still_until = now if self.looked_at is None else self.looked_at
-        if not isinstance(wakes_at, (int, float)) or (not answer and wakes_at < now):
+        if wakes_at is None or (not answer and wakes_at < now):
             wakes_at = None  # of a rank that did not answer it is known until then that it sleeps
         elif wakes_at != self._wakes_at:
             # Not the same sleep as last time: a loop of sleeps always wakes soon and never ends.
@@ -196,13 +198,13 @@ class RankProgress:
             self.tracker.activity,
             self.tracker.idle_s,
             max(0.0, wakes_at - now) if long_sleep and wakes_at is not None else None,
-            str(answer.get("waits_on", ""))[:200] if answer else "",
+            answer.waits_on[:200] if answer else "",
             answered=not self.silent,
             holds_lock=self.silent and any(stack.holds_lock for stack in self.stacks),
             still_s=max(0.0, still_until - self._place_since),
             memory=self.tracker.memory,
             cores=self.tracker.cores,
-            held_up_by=tuple(answer.get("held_up_by", ())) if answer else (),
+            held_up_by=held_up_by,
             **gpu,
         )
 
@@ -227,16 +229,11 @@ class RankProgress:
         return self._children
 
 
-def with_ranks(answers: Mapping[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """The answers to requests for a snapshot, in which the processes that hold a file lock are ranks; -1: none of these."""
-    ranks = {(answer.get("machine"), answer.get("pid")): rank for rank, answer in answers.items()}
-    told = {rank: answer.get("holders") for rank, answer in answers.items()}
-    return {
-        rank: {**answer, "held_up_by": [ranks.get((answer.get("machine"), pid), -1) for pid in pids[:_HOLDERS]]}
-        if isinstance(pids := told[rank], list) and pids
-        else answer
-        for rank, answer in answers.items()
-    }
+def holders(rank: int, answers: Mapping[int, Looked]) -> tuple[int, ...]:
+    """The ranks that hold the file lock that this one waits for; -1: none of those that answered."""
+    ranks = {(answer.machine, answer.pid): other for other, answer in answers.items()}
+    answer = answers.get(rank, Looked())
+    return tuple(ranks.get((answer.machine, pid), -1) for pid in answer.holders[:_HOLDERS])
 
 
 def _ending(value: Any) -> Ending:

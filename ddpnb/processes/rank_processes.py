@@ -7,6 +7,8 @@ from typing import Any, Literal, Protocol
 
 from ddpnb.processes.environment import LOOPBACK, Port, ReservedPort
 from ddpnb.processes.outside import Outside, OutsideHere
+from ddpnb.recorder import verbs
+from ddpnb.recorder.verbs import A, Request
 
 Connection = Literal["open", "stopped", "lost"]
 
@@ -153,12 +155,17 @@ class RankProcesses(Protocol):
 
     # -- requests
 
-    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
-        """Send a request (``recorder.control_channel``) to these ranks; returns the answers that came in time."""
-        ...
+    def ask(self, ranks: Sequence[int], request: Request[A], timeout: float) -> dict[int, A]:
+        """Send a request (``recorder.verbs``) to these ranks; returns the answers that came in time."""
+        return self.ask_each(dict.fromkeys(ranks, request), timeout)
 
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+    def ask_each(self, requests: Mapping[int, Request[A]], timeout: float) -> dict[int, A]:
         """Send each rank its own request; the answers are in the order of the requests."""
+        messages = {rank: verbs.message(request) for rank, request in requests.items()}
+        return {rank: verbs.answered(requests[rank], told) for rank, told in self.exchange(messages, timeout).items()}
+
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        """Send each rank its own message; the answers that came in time are in the order of the messages."""
         ...
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:

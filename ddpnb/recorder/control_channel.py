@@ -6,15 +6,15 @@ collective still answers here, within milliseconds.
 
 from __future__ import annotations
 
-import base64
 import os
 import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
+from ddpnb.model.faults import Fault
 from ddpnb.model.holds import Hold
-from ddpnb.recorder import clock, inside, threads, unseen
+from ddpnb.recorder import clock, inside, threads, unseen, verbs
 from ddpnb.recorder.completion import completions
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
@@ -25,6 +25,7 @@ from ddpnb.recorder.main_wait import MACHINE, main_wait
 from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.tensors import Tensors
+from ddpnb.recorder.verbs import A, Done, Request
 
 
 class _OwnStreams:
@@ -42,11 +43,10 @@ class _OwnStreams:
 
 
 _READ_S = 50.0  # for a comparison of models on a device
-_OF_A_RUN = ("hold", "unhold", "resuming", "resume", "inject", "heal")
 
 
 class ControlChannel:
-    """The requests that a rank serves. Requests and answers are plain JSON."""
+    """The requests that a rank serves (``verbs``), as JSON."""
 
     def __init__(self, door: Door, replicas: Replicas, faults: Faults) -> None:
         self._door = door
@@ -59,168 +59,119 @@ class ControlChannel:
         self._reads = DeviceReads("ddpnb comparison")
         self._tensors = Tensors(replicas.models, lambda: self.namespace)
         self._run = 0  # the newest that has begun
-        self._early: list[dict[str, Any]] = []  # requests for the next run
+        self._early: list[Request[Any]] = []  # requests for the next run
         self._beginning = threading.Lock()
-        self._verbs: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "snapshot": self._snapshot,
-            "compare": lambda _: self._of_models(lambda: {"models": self._replicas.models.exact()}),
-            "hold": self._hold,
-            "unhold": self._unhold,
-            "hurry": self._hurry,
-            "gate": lambda _: self._door.gate.state(),
-            "step": self._step,
-            "resuming": self._resuming,
-            "resume": self._resume,
-            "releasing": self._releasing,
-            "release": self._release,
-            "interrupt": self._interrupt,
-            "released": self._released,
-            "unreleased": self._unreleased,
-            "cut": lambda content: {"connections": self._door.release.cut(content["connections"])},
-            "inject": self._inject,
-            "heal": self._heal,
-            "faults": lambda _: {"faults": self._faults.to_json()},
-            "evaluate": self._evaluate,
-            "open": lambda content: inside.look(*(str(content[key]) for key in ("file", "function", "path"))),
-            "completions": self._completions,
-            "values": self._values,
-            "tensor": self._tensors.answer,
-            "tensors": self._tensors.names,
-            "trace": self._trace,
-            "clock": self._correct_clock,
-            "traced": lambda _: {"traced": {str(m): t for m, t in self._replicas.tracing.traced.items()}},
+        gate, release = door.gate, door.release
+        self._handlers: dict[type[Request[Any]], Callable[[Any], Any]] = {
+            verbs.Snapshot: self._snapshot,
+            verbs.Evaluate: self._evaluate,
+            verbs.Open: lambda asked: verbs.Opened(**inside.look(asked.file, asked.function, asked.path)),
+            verbs.Completions: lambda asked: verbs.Names(
+                names=(*completions(self.namespace, asked.owner, asked.prefix),)
+            ),
+            verbs.Gate: lambda _: verbs.GateState(**gate.state()),
+            verbs.Hold: self._hold,
+            verbs.Unhold: lambda asked: gate.remove(Hold.from_json(asked.hold)),
+            verbs.Hurry: lambda _: door.groups.unhurried(False),
+            verbs.Step: lambda asked: gate.step(asked.count),
+            verbs.Resuming: lambda _: gate.resuming(),
+            verbs.Resume: lambda _: gate.resume(),
+            verbs.Inject: lambda asked: faults.inject(Fault.from_json(asked.fault), keep=asked.keep),
+            verbs.Heal: self._heal,
+            verbs.Faults: lambda _: verbs.ArmedFaults(
+                faults=tuple(verbs.FaultState(**one) for one in faults.to_json())
+            ),
+            verbs.Releasing: self._releasing,
+            verbs.Interrupt: lambda _: release.interrupt(),
+            verbs.Release: lambda asked: release.free(asked.connections, both_ways=asked.both_ways),
+            verbs.Released: self._released,
+            verbs.Unreleased: self._unreleased,
+            verbs.Cut: lambda asked: release.cut(asked.connections),
+            verbs.Compare: lambda _: verbs.Models(**self._of_models(self._compare)),
+            verbs.Trace: self._trace,
+            verbs.Traces: self._traces,
+            verbs.Values: lambda asked: verbs.Elements(**self._of_models(lambda: self._values(asked))),
+            verbs.Tensor: self._tensors.answer,
+            verbs.Histogram: self._tensors.answer,
+            verbs.Pieces: self._tensors.answer,
+            verbs.Tensors: lambda asked: verbs.Names(names=self._tensors.names(asked.frame)),
+            verbs.Clock: lambda asked: clock.correct(asked.ahead_ns),
         }
 
-    def serve(self, verb: str, handler: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    def serve(self, kind: type[Request[A]], handler: Callable[[Any], A]) -> None:
         """Answer one more kind of request."""
-        self._verbs[verb] = handler
+        self._handlers[kind] = handler
 
-    def answer(self, content: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Serve one request; an internal error becomes part of the answer.
 
         Holds and faults for a run that has not begun on this rank are applied when it begins.
         """
+        try:
+            request = verbs.requested(message)
+        except ValueError as error:
+            return verbs.reply(Done(error=str(error)))
         with self._beginning:
-            run = content.get("run")
-            if content.get("verb") in _OF_A_RUN and isinstance(run, int) and run > self._run:
-                self._early.append(content)
-                return {"status": "ok", "pid": os.getpid()}
-        return self._obey(content)
+            if isinstance(request, verbs.OfARun) and request.run > self._run:
+                self._early.append(request)
+                return verbs.reply(Done())
+        return verbs.reply(self.obey(request))
 
     def begun(self, run: int) -> None:
         """A run has begun with the holds and faults of its order: apply the requests that came since."""
         with self._beginning:
             early, self._early, self._run = self._early, [], run
-            for content in early:
-                self._obey(content)
+            for request in early:
+                self.obey(request)
 
-    def _obey(self, content: dict[str, Any]) -> dict[str, Any]:
-        verb = self._verbs.get(str(content.get("verb")))
-        if verb is None:
-            return {"status": "error", "error": f"no such verb: {str(content.get('verb'))[:80]}"}
+    def obey(self, request: Request[A]) -> A | Done:
+        """Serve one request of this process."""
         try:
-            return {"status": "ok", "pid": os.getpid(), **verb(content)}
+            done = self._handlers[type(request)](request)
         except Exception as error:
-            return {"status": "error", "error": sentence(error)}
+            return Done(error=sentence(error))
+        return done if isinstance(done, Done) else Done()
 
-    def _snapshot(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _snapshot(self, asked: verbs.Snapshot) -> verbs.Looked:
         # Polling here makes the in-flight state right for calls that nobody in Python waits for.
         self._door.look()
         for look in self.on_snapshot:
             look()
         wait = main_wait()
-        return {
-            "gate": self._door.gate.state(),
-            "stacks": threads.stacks(bool(content.get("locals", True)), values=bool(content.get("values"))),
-            "waits_on": wait.words,
-            "unseen": unseen.noticed(),
-            "holders": list(wait.holders),
-            "machine": MACHINE,
-            "received": wait.received,
-            "wakes_at": None if wait.wakes_at is None else clock.of_launcher(wait.wakes_at),
-        }
+        return verbs.Looked(
+            pid=os.getpid(),
+            machine=MACHINE,
+            stacks=threads.stacks(asked.locals, values=asked.values),
+            unseen=unseen.noticed(),
+            waits_on=wait.words,
+            holders=wait.holders,
+            received=wait.received,
+            wakes_at=None if wait.wakes_at is None else clock.of_launcher(wait.wakes_at),
+        )
 
-    def _hold(self, content: dict[str, Any]) -> dict[str, Any]:
+    def _evaluate(self, asked: verbs.Evaluate) -> verbs.Evaluated:
+        return verbs.Evaluated(**evaluate(asked.expression, asked.frame, asked.timeout, self.namespace))
+
+    def _hold(self, asked: verbs.Hold) -> None:
         self._door.groups.unhurried(True)
-        if content.get("hold") is not None:
-            self._door.gate.hold(Hold.from_json(content["hold"]), keep=bool(content.get("keep")))
-        return {}
+        if asked.hold is not None:
+            self._door.gate.hold(Hold.from_json(asked.hold), keep=asked.keep)
 
-    def _unhold(self, content: dict[str, Any]) -> dict[str, Any]:
-        self._door.gate.remove(Hold.from_json(content["hold"]))
-        return {}
+    def _heal(self, asked: verbs.Heal) -> None:
+        self._faults.heal(None if asked.faults is None else [Fault.from_json(one) for one in asked.faults])
 
-    def _hurry(self, _content: dict[str, Any]) -> dict[str, Any]:
-        self._door.groups.unhurried(False)
-        return {}
-
-    def _correct_clock(self, content: dict[str, Any]) -> dict[str, Any]:
-        clock.correct(int(content["ahead_ns"]))
-        return {}
-
-    def _step(self, content: dict[str, Any]) -> dict[str, Any]:
-        self._door.gate.step(int(content["count"]))
-        return {}
-
-    def _resuming(self, _content: dict[str, Any]) -> dict[str, Any]:
-        self._door.gate.resuming()
-        return {}
-
-    def _resume(self, _content: dict[str, Any]) -> dict[str, Any]:
-        self._door.gate.resume()
-        return {}
-
-    def _release(self, content: dict[str, Any]) -> dict[str, Any]:
-        free = self._door.release.free
-        return {"connections": free(content["connections"], both_ways=bool(content.get("both_ways")))}
-
-    def _releasing(self, content: dict[str, Any]) -> dict[str, Any]:
-        self._door.release.ask(str(content["why"])[:500])
+    def _releasing(self, asked: verbs.Releasing) -> None:
+        self._door.release.ask(asked.why[:500])
         self._door.gate.released()
         self._door.look()  # what is still in flight now does not complete by itself
-        return {}
 
-    def _interrupt(self, _content: dict[str, Any]) -> dict[str, Any]:
-        self._door.release.interrupt()
-        return {}
-
-    def _unreleased(self, _content: dict[str, Any]) -> dict[str, Any]:
+    def _unreleased(self, _asked: verbs.Unreleased) -> None:
         self._door.release.clear()
         self._door.gate.released()
-        return {}
 
-    def _released(self, _content: dict[str, Any]) -> dict[str, Any]:
+    def _released(self, _asked: verbs.Released) -> None:
         self._door.release.let_go()
         self._door.release.closed()
-        return {}
-
-    def _inject(self, content: dict[str, Any]) -> dict[str, Any]:
-        from ddpnb.model.faults import Fault
-
-        self._faults.inject(Fault.from_json(content["fault"]), keep=bool(content["keep"]))
-        return {}
-
-    def _heal(self, content: dict[str, Any]) -> dict[str, Any]:
-        from ddpnb.model.faults import Fault
-
-        wanted = content.get("faults")
-        armed = self._faults.to_json()
-        self._faults.heal(None if wanted is None else [Fault.from_json(fault) for fault in wanted])
-        return {"faults": armed}
-
-    def _evaluate(self, content: dict[str, Any]) -> dict[str, Any]:
-        expression, depth, timeout = str(content["expression"]), int(content["frame"]), float(content["timeout"])
-        return evaluate(expression, depth, timeout, self.namespace)
-
-    def _completions(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {"names": completions(self.namespace, str(content["owner"]), str(content["prefix"]))}
-
-    def _values(self, content: dict[str, Any]) -> dict[str, Any]:
-        def read() -> dict[str, Any]:
-            raw = self._replicas.models.values(int(content["model"]), str(content["tensor"]), VALUES)
-            return {"values": base64.b85encode(raw).decode()}
-
-        return self._of_models(read)
 
     def _of_models(self, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What is read from models; where a part of them is on a device, in a thread of its own."""
@@ -229,10 +180,19 @@ class ControlChannel:
         tensors.clear()
         return read() if here else self._reads.answer(read, _READ_S)
 
-    def _trace(self, content: dict[str, Any]) -> dict[str, Any]:
-        for model, turn in content["turns"].items():
-            self._replicas.tracing.arm(int(model), int(turn), bool(content.get("modules")))
-        return {}
+    def _compare(self) -> dict[str, Any]:
+        return {"models": tuple(verbs.Model(**one) for one in self._replicas.models.exact())}
+
+    def _values(self, asked: verbs.Values) -> dict[str, Any]:
+        return {"values": self._replicas.models.values(asked.model, asked.tensor, VALUES)}
+
+    def _trace(self, asked: verbs.Trace) -> None:
+        for model, turn in asked.turns.items():
+            self._replicas.tracing.arm(int(model), turn, asked.modules)
+
+    def _traces(self, _asked: verbs.Traces) -> verbs.Traced:
+        traced = dict(self._replicas.tracing.traced)
+        return verbs.Traced(models={str(number): verbs.Model(**row) for number, row in traced.items()})
 
     def register(self, kernel: Any) -> None:
         """Answer on the control channel of this IPython kernel."""
@@ -242,8 +202,7 @@ class ControlChannel:
             try:
                 kernel.session.send(stream, REPLY, content=encodable(reply), parent=parent, ident=ident)
             except Exception as error:
-                text = f"the answer could not be sent: {type(error).__name__}"
-                content = {"status": "error", "error": text}
+                content = verbs.reply(Done(error=f"the answer could not be sent: {type(error).__name__}"))
                 kernel.session.send(stream, REPLY, content=content, parent=parent, ident=ident)
 
         kernel.control_handlers[REQUEST] = handle

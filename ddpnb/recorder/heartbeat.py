@@ -10,12 +10,12 @@ import sys
 import threading
 from collections.abc import Callable
 from time import monotonic, process_time_ns, sleep  # a script may replace those of the module
-from typing import Any
 
 from ddpnb.files import write_private
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns, of_launcher
 from ddpnb.recorder.encoding import encodable
+from ddpnb.recorder.verbs import Done, Looked, Snapshot
 
 BEAT_S = 2.0
 FIRST_S = 10.0  # without progress, after which the stacks are written; then after twice that time, and so on
@@ -27,12 +27,12 @@ class Heartbeat:
 
     Args:
         box: of this rank.
-        answer: of the control channel, which describes the stacks.
+        obey: of the control channel, which describes the stacks.
         path: of the file for the stacks. It holds those of the last time without progress.
     """
 
-    def __init__(self, box: BlackBox, answer: Callable[[dict[str, Any]], dict[str, Any]], path: str) -> None:
-        self._box, self._answer, self._path = box, answer, path
+    def __init__(self, box: BlackBox, obey: Callable[[Snapshot], Done], path: str) -> None:
+        self._box, self._obey, self._path = box, obey, path
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="ddpnb heartbeat", daemon=True).start()
@@ -60,12 +60,13 @@ class Heartbeat:
             sleep(BEAT_S)
 
     def _write(self, now: int, *, idle: bool) -> None:
-        told = self._answer({"verb": "snapshot", "locals": True})
-        wakes_at = told.get("wakes_at")
+        looked = self._obey(Snapshot())
+        if not isinstance(looked, Looked):
+            return
         kept = {
-            "stacks": told.get("stacks"),
-            "waits_on": told.get("waits_on"),
-            "unseen": told.get("unseen"),
-            "wakes_in_s": wakes_at - of_launcher(monotonic()) if isinstance(wakes_at, (int, float)) else None,
+            "stacks": looked.stacks,
+            "waits_on": looked.waits_on,
+            "unseen": looked.unseen,
+            "wakes_in_s": None if looked.wakes_at is None else looked.wakes_at - of_launcher(monotonic()),
         }
         write_private(self._path, json.dumps(encodable({"at_ns": now, "idle": idle, **kept})))

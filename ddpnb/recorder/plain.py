@@ -57,7 +57,7 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     if os.environ.get(protocol.RECORD):
         with suppress(OSError):  # not every file system of a cluster has sockets: then stacks are read from outside
             SocketChannel(folder, rank, recorder.control.answer)
-        Heartbeat(recorder.box, recorder.control.answer, os.path.join(folder, f"rank{rank}.stacks.json")).start()
+        Heartbeat(recorder.box, recorder.control.obey, os.path.join(folder, f"rank{rank}.stacks.json")).start()
     else:
         job = folder if ours else os.path.dirname(folder)
         endings.leaves = lambda: _leave(job, folder, rank)

@@ -29,6 +29,7 @@ from ddpnb.recorder import (
     notebook,
     process_state,
     script,
+    verbs,
 )
 from ddpnb.recorder.displays import Displays
 from ddpnb.recorder.functions import SentFunctions
@@ -65,7 +66,7 @@ class Rank(Recorder):
         self.startup = RankStartup(self.door.release)
         self.displays: Displays | None = None  # in an engine, where ``display()`` is there
         self._lost: list[str] = []  # what used the last group, and cannot use another one
-        self.control.serve("group", lambda _: {"group": self._group()})
+        self.control.serve(verbs.Group, lambda _: self._group())
 
     def run(self, order: dict[str, Any], payload: bytes | None) -> Any:
         """Run a script, a function or a cell as the main program; returns the function's result.
@@ -185,20 +186,20 @@ class Rank(Recorder):
             self._lost = []
         return result
 
-    def _group(self) -> dict[str, Any]:
+    def _group(self) -> verbs.Groups:
         """The default group, what uses it, and how far each group has come; called from the control channel."""
         there = dist.is_initialized() and not self._after_script
-        return {
-            "size": dist.get_world_size() if there else 0,
-            "rank": dist.get_rank() if there else -1,
-            "backend": str(dist.get_backend()).removeprefix("undefined") if there else "",
-            "timeout_s": self.door.groups.timeout_s(dist.group.WORLD) if there else None,
-            "closed": self.door.release.is_closed,
-            "torn": self.door.release.torn or bool(self.door.off),
-            "counts": self.door.groups.counts(),
-            "users": group_users.users(self.control.namespace) if there else [],
-            "models": group_users.wrapped_models() if there else 0,
-        }
+        return verbs.Groups(
+            size=dist.get_world_size() if there else 0,
+            rank=dist.get_rank() if there else -1,
+            backend=str(dist.get_backend()).removeprefix("undefined") if there else "",
+            timeout_s=self.door.groups.timeout_s(dist.group.WORLD) if there else None,
+            closed=self.door.release.is_closed,
+            torn=self.door.release.torn or bool(self.door.off),
+            counts=tuple(verbs.GroupCounts(**one) for one in self.door.groups.counts()),
+            users=tuple(group_users.users(self.control.namespace)) if there else (),
+            models=group_users.wrapped_models() if there else 0,
+        )
 
     def measure(self, order: dict[str, Any]) -> dict[str, Any]:
         """Versions and the times of collectives, after a start-up; ``order``: log, and environment as in a step."""

@@ -6,7 +6,6 @@ that a collective that hangs on another stream does not block the read; what is 
 
 from __future__ import annotations
 
-import base64
 import ctypes
 import math
 import time
@@ -108,7 +107,7 @@ class Reading:
             flat = tensor.reshape(-1)[first:end]
             return flat.contiguous() if flat.device.type == "cpu" else fetched(flat)
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> tuple[dict[str, Any], tuple[str, ...]]:
         """The values in numbers, and a digest of each piece that was read."""
         seen = nans = infs = zeros = 0
         low, high, sums, norms = math.inf, -math.inf, list[float](), list[float]()
@@ -128,7 +127,7 @@ class Reading:
                 norms.append(float(finite.norm()))
         finite_count = seen - nans - infs
         known = finite_count > 0
-        return {
+        facts = {
             "looked_at": seen,
             "low": low if known else None,
             "high": high if known else None,
@@ -137,8 +136,8 @@ class Reading:
             "nans": nans,
             "infs": infs,
             "zeros": zeros,
-            "digests": digests,
         }
+        return facts, tuple(digests)
 
     def counts(self, low: float, high: float, bins: int) -> list[int]:
         """How many finite elements are in each of so many bins between two values."""
@@ -152,13 +151,13 @@ class Reading:
                 total[bins // 2] += int((finite == low).sum())
         return [int(count) for count in total.tolist()]
 
-    def values(self, numbers: Iterable[int]) -> Iterator[dict[str, str]]:
-        """The elements of these pieces, exactly: the type code of ``array``, and the bytes as text."""
+    def values(self, numbers: Iterable[int]) -> Iterator[tuple[str, bytes]]:
+        """The elements of these pieces, exactly: the type code of ``array``, and the bytes."""
         for number in numbers:
             if number in self.pieces:
                 piece = self.piece(number)
                 code, kind = _code(piece.dtype)
-                yield {"code": code, "values": base64.b85encode(_bytes(piece.to(kind))).decode()}
+                yield code, _bytes(piece.to(kind))
 
 
 def _code(dtype: torch.dtype) -> tuple[str, torch.dtype]:

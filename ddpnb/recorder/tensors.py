@@ -18,6 +18,7 @@ from ddpnb.recorder.tensor_values import Reading, plain
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.tracked_models import Followed
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
+from ddpnb.recorder.verbs import Done, Histogram, Piece, Pieces, Tensor
 
 _OFFERED = 1000  # names
 _PIECES = 64  # whose elements are sent in one answer
@@ -36,50 +37,47 @@ class Tensors:
         self._namespace = namespace
         self._reads = DeviceReads("ddpnb tensor")
 
-    def answer(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Facts of a tensor; with ``range`` its histogram between two values, with ``pieces`` the elements of these.
+    def answer(self, asked: Tensor | Histogram | Pieces) -> Done:
+        """What was asked for; or ``error``.
 
         It runs in a thread of its own: a read that waits for a device must not block the control channel.
-
-        Returns:
-            What was asked for; or ``error``, a sentence.
         """
-        timeout = float(content["timeout"])
 
         def read() -> dict[str, Any]:
             try:
-                return self._read(content, time.monotonic() + timeout)
+                return self._read(asked, time.monotonic() + asked.timeout)
             except NotFound as error:
                 return {"error": str(error)}
             except TimeoutError:
                 return {
-                    "error": f"it could not be read within {timeout:g} s. Raise timeout=, or choose a part by an index."
+                    "error": f"it could not be read within {asked.timeout:g} s. Raise timeout=, or choose a part by an index."
                 }
 
-        return self._reads.answer(read, timeout, grace_s=0.5)
+        return asked.ANSWER(**self._reads.answer(read, asked.timeout, grace_s=0.5))
 
-    def names(self, content: Mapping[str, Any]) -> dict[str, Any]:
+    def names(self, frame: int | None) -> tuple[str, ...]:
         """The names of tensors in a frame, and of the followed models."""
-        frame = content.get("frame")
         found: list[str] = []
         if frame is not None:
-            variables, _, _ = self._variables(int(frame), local=True)
+            variables, _, _ = self._variables(frame, local=True)
             found += tensors_in(variables)
         for watched in self._models.living():
             found += islice(tensors_of(watched, self._models.optimizers), _OFFERED)
-        return {"names": [one_line(name[:MAX_NAME]) for name in dict.fromkeys(found)][:_OFFERED]}
+        return tuple(one_line(name[:MAX_NAME]) for name in dict.fromkeys(found))[:_OFFERED]
 
-    def _read(self, content: Mapping[str, Any], end: float) -> dict[str, Any]:
-        name = str(content["name"])[:MAX_NAME]
-        value, where, step = self._find(name, content.get("frame"))
+    def _read(self, asked: Tensor | Histogram | Pieces, end: float) -> dict[str, Any]:
+        name = asked.name[:MAX_NAME]
+        value, where, step = self._find(name, asked.frame)
         tensor, trains, part = plain(value, one_line(name))
         reading = Reading(tensor, end)
-        if content.get("range") is not None:
-            low, high = map(float, content["range"])
-            return {"counts": reading.counts(low, high, BINS)}
-        if content.get("pieces") is not None:
-            return {"pieces": list(reading.values(map(int, content["pieces"][:_PIECES])))}
-        return {
+        if isinstance(asked, Histogram):
+            return {"counts": tuple(reading.counts(asked.low, asked.high, BINS))}
+        if isinstance(asked, Pieces):
+            return {
+                "pieces": tuple(Piece(code=code, values=held) for code, held in reading.values(asked.numbers[:_PIECES]))
+            }
+        facts, digests = reading.facts()
+        facts |= {
             "where": f"{where}, {part}" if part else where,
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
@@ -87,14 +85,14 @@ class Tensors:
             "requires_grad": trains,
             "elements": reading.elements,
             "step": step,
-            **reading.facts(),
         }
+        return {"numbers": facts, "digests": digests}
 
-    def _find(self, name: str, frame: Any) -> tuple[Any, str, int | None]:
+    def _find(self, name: str, frame: int | None) -> tuple[Any, str, int | None]:
         """The tensor of this name, where it was found, and the optimizer steps of its model."""
         steps, where, function, variables = path(name) if frame is not None else None, "", "", {}
         if frame is not None:
-            variables, where, function = self._variables(int(frame))
+            variables, where, function = self._variables(frame)
         if steps is not None and steps[0] in variables:
             return resolve(variables, *steps), where, None
         models = self._models.living()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
 
 from ddpnb.model.calls import Site
 from ddpnb.model.recording import Recording
 from ddpnb.model.stacks import NOT_SHOWN, Frame
+from ddpnb.recorder.verbs import Opened
 
 MAX_INSIDE = 64  # parts of a value
 _LABEL, _TEXT = 200, 400  # characters
@@ -103,26 +103,24 @@ def _in_order(rows: Iterable[Row]) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: not row.differs))
 
 
-def opened(frames: SideBySide, path: str, answers: Mapping[int, Mapping[str, Any]]) -> SideBySide:
+def opened(frames: SideBySide, path: str, answers: Mapping[int, Opened]) -> SideBySide:
     """What is inside a variable of this function, one level deep, side by side.
 
     Args:
         frames: the function.
         path: the variable, as ``args`` or ``optimizer.param_groups[0]``.
-        answers: what each rank said: ``inside`` (pairs of label and text) and ``more``, or ``error``.
+        answers: what each rank said.
     """
     found: dict[int, dict[str, str]] = {}
     absent, more = dict[int, str](), 0
     for rank in frames.sites:
-        answer = answers.get(rank, {})
-        rows: Any = answer.get("inside")
-        if isinstance(rows, list):
-            pairs = [one for one in cast("list[Any]", rows)[:MAX_INSIDE] if isinstance(one, list) and len(one) == 2]
-            found[rank] = {str(label)[:_LABEL]: str(text)[:_TEXT] for label, text in pairs}
-            left: Any = answer.get("more")
-            more = max(more, left if isinstance(left, int) else 0)
+        answer = answers.get(rank, Opened(error="does not answer"))
+        if answer.error:
+            absent[rank] = answer.error[:_TEXT]
         else:
-            absent[rank] = str(answer.get("error", "") or "does not answer")[:_TEXT]
+            pairs = [row for row in answer.inside[:MAX_INSIDE] if len(row) == 2]
+            found[rank] = {label[:_LABEL]: text[:_TEXT] for label, text in pairs}
+            more = max(more, answer.more)
     labels = dict.fromkeys(label for held in found.values() for label in held)
     rows = (Row(one, {r: held[one] for r, held in found.items() if one in held}, len(found)) for one in labels)
     sites = {rank: site for rank, site in frames.sites.items() if rank in found}

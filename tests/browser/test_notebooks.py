@@ -77,6 +77,23 @@ def test_cell_by_cell(lab, page, notebook):
     run_to_the_end(page, notebook)
 
 
+def re_enact(page, recording, theme):
+    """On live ranks, which are released: tests/panels/test_recorded.py does it without a browser."""
+    recording.get_by_role("button", name="re-enact").click()
+    result = of(page, "re-enactment")
+    expect(result).to_contain_text("4 live ranks give the finding of the recording", timeout=LONG_MS)
+    result.get_by_text("The script that the live ranks run").click()
+    expect(result).to_contain_text("group_desc='task_b'")
+    world = of(page, "world")
+    expect(world.get_by_text("detected after")).to_be_visible()
+    check_access(page)
+    world.scroll_into_view_if_needed()
+    picture(page, f"report-re-enacted-{theme}")
+    world.get_by_role("button", name="release").click()
+    live = of(page, "rank board").last.get_by_role("button", name="rank 0:")
+    expect(live).to_contain_text("last run: ", timeout=LONG_MS)  # it was released
+
+
 @pytest.mark.parametrize("theme", DARK)
 def test_a_reported_hang(lab, page, theme, to_the_end):
     """Drop its files, read the diagnosis, re-enact it, release it, export it."""
@@ -95,20 +112,8 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
     check_access(page)
     picture(page, f"report-read-{theme}")
 
-    recording.get_by_role("button", name="re-enact").click()
-    result = of(page, "re-enactment")
-    expect(result).to_contain_text("4 live ranks give the finding of the recording", timeout=LONG_MS)
-    result.get_by_text("The script that the live ranks run").click()
-    expect(result).to_contain_text("group_desc='task_b'")
-    world = of(page, "world")
-    expect(world.get_by_text("detected after")).to_be_visible()
-    check_access(page)
-    world.scroll_into_view_if_needed()
-    picture(page, f"report-re-enacted-{theme}")
-    world.get_by_role("button", name="release").click()
-    live = of(page, "rank board").last.get_by_role("button", name="rank 0:")
-    expect(live).to_contain_text("last run: ", timeout=LONG_MS)  # it was released
-
+    if to_the_end:
+        re_enact(page, recording, theme)
     recording.get_by_label("script").fill("train.py")
     recording.get_by_role("button", name="export").click()
     expect(recording.get_by_role("alert")).to_contain_text("Give another name")
@@ -116,10 +121,10 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
     recording.get_by_role("button", name="export").click()
     expect(recording).to_contain_text("torchrun --nproc-per-node 4 exported.py")
     assert (lab.work / "exported.py").read_text().startswith("# -*- coding: ascii -*-\n# Re-enacts recorded calls.")
-    recording.get_by_role("button", name="end the live ranks").click()
-    expect(recording).to_contain_text("The live ranks are ended.", timeout=LONG_MS)
-    expect(world).to_have_count(0)
     if to_the_end:
+        recording.get_by_role("button", name="end the live ranks").click()
+        expect(recording).to_contain_text("The live ranks are ended.", timeout=LONG_MS)
+        expect(of(page, "world")).to_have_count(0)
         run_to_the_end(page, "reported-hang", first=4)
 
 

@@ -79,7 +79,7 @@ def family(process):
 
 
 def assert_all_ended(process, children):
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))

@@ -91,6 +91,7 @@ def test_a_folder_of_jupyter_that_cannot_be_made_is_named(tmp_path):
     assert ended.returncode == 1 and "JUPYTER_RUNTIME_DIR" in ended.stderr and "Traceback" not in ended.stderr
 
 
+@pytest.mark.full
 def test_questions_to_jupyterlab_are_its_own():
     assert ddpnb("lab", "--version").stdout.strip() == pytest.importorskip("jupyterlab").__version__
     assert "passed on to jupyter" in ddpnb("lab", "--help").stdout

@@ -6,6 +6,7 @@ import pytest
 
 from ddpnb import pitfalls
 from ddpnb.cli import main
+from ddpnb.recorder.protocol import FORK
 
 
 def test_list(capsys):
@@ -35,8 +36,14 @@ def test_wrong_use(capsys, arguments, words):
 
 
 @pytest.mark.world
-def test_run_broken_and_fixed(capfd):
-    assert main(["pitfalls", "run", "barrier-under-if"]) == 3
-    told = capfd.readouterr().err
-    assert "DDP301" in told and "Run the fixed script: ddpnb pitfalls run" in told
-    assert main(["pitfalls", "run", "barrier-under-if", "--fixed"]) == 0
+def test_run_broken(cli, monkeypatch):
+    monkeypatch.setenv(FORK, "training")
+    broken = cli("pitfalls", "run", "barrier-under-if")
+    assert broken.returncode == 3
+    assert "DDP301" in broken.stderr and "Run the fixed script: ddpnb pitfalls run" in broken.stderr
+
+
+@pytest.mark.full
+@pytest.mark.world
+def test_run_fixed(cli):
+    assert cli("pitfalls", "run", "barrier-under-if", "--fixed").returncode == 0

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("options", [["-n", "2"], ["-n", "2", "--fork"]])
+@pytest.mark.parametrize("options", [pytest.param(["-n", "2"], marks=pytest.mark.full), ["-n", "2", "--fork"]])
 def test_a_module_on_two_ranks(options, job, cli):
     done = cli("run", *options, "-m", "train", "well", cwd=job)
     assert (done.returncode, done.stderr, done.stdout.count("total")) == (0, "", 2)
@@ -33,7 +33,7 @@ def test_torchruns_spellings(options, tmp_path, cli):
 
 def test_a_script_that_starts_its_own_ranks(job, cli):
     """They are found below the ranks of the script, which itself makes no group."""
-    done = cli("run", "-n", 1, job / "spawn.py", "well", "fork", cwd=job)
+    done = cli("run", "-n", 1, "--fork", job / "spawn.py", "well", "fork", cwd=job)
     assert (done.returncode, done.stdout.count("total")) == (0, 2)
 
 

@@ -24,7 +24,7 @@ def looked(tmp_path):
     """Look at a command until it has been idle for some time."""
     started = []
 
-    def look(*command, elsewhere=False, seconds=4.0, folder=""):
+    def look(*command, elsewhere=False, seconds=2.5, folder=""):
         started.append(subprocess.Popen(command))
         said = []
         before = BeforeGroup(started[0].pid, elsewhere=elsewhere, patience=PATIENCE_S, say=said.append, folder=folder)

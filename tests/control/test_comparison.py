@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import struct
+from dataclasses import replace
 
 import pytest
 
 from ddpnb.control import comparison
 from ddpnb.control.comparison import Comparison, TensorDifference, compare, of_recording
 from ddpnb.errors import WorldError
+from ddpnb.recorder import verbs
 from tests.rules.recordings import Rank, record
 
 
@@ -25,48 +26,45 @@ class Ranks:
         self.asked: list[str] = []
         self.turn = [10.0 + rank for rank in range(len(tensors))]
         self.wanted: dict[tuple[int, int], int] = {}
-        self.traced: dict[tuple[int, int], dict[str, object]] = {}
+        self.traced: dict[tuple[int, int], verbs.Model] = {}
 
-    def ask(self, ranks, content, _timeout):
-        self.asked.append(content["verb"])
+    def ask(self, ranks, request, _timeout):
+        self.asked.append(request.VERB)
         for rank in range(len(self.turn)):
             self.turn[rank] += self.pace
             for model in range(self.models):
                 if int(self.turn[rank]) >= self.wanted.get((rank, model), 1 << 60):
                     turn = max(self.wanted.pop((rank, model)), int(self.turn[rank] - self.pace) + 1)
-                    self.traced[rank, model] = {**self._held(rank, model), "turn": turn, "done": True, "modules": []}
-        if content["verb"] == "traced":
-            return {rank: {"traced": self.traced_rows(rank)} for rank in ranks}
-        return {rank: getattr(self, content["verb"])(rank, content) for rank in ranks if self.tensors[rank]}
+                    self.traced[rank, model] = replace(self._held(rank, model), turn=turn, done=True)
+        return {rank: getattr(self, request.VERB)(rank, request) for rank in ranks if self.tensors[rank]}
 
     def _held(self, rank, model):
         own = 0 if self.wrapped_twice else model
         told = [[name, hash((*v, own)), sum(x * x for x in v) ** 0.5] for name, v in self.tensors[rank].items()]
-        kind = {"hash": self.hashes[rank]} if self.hashes else {}
-        return {
-            "model": model,
-            **kind,
-            "step": 3,
-            "forwards": int(self.turn[rank]),
-            "tensors": told,
-            "buffers": ["mean"],
-        }
+        return verbs.Model(
+            model=model,
+            hash=self.hashes[rank] if self.hashes else "",
+            step=3,
+            forwards=int(self.turn[rank]),
+            tensors=told,
+            buffers=("mean",),
+        )
 
-    def compare(self, rank, _content):
-        return {"models": [self._held(rank, model) for model in range(self.models)]}
+    def compare(self, rank, _request):
+        return verbs.Models(models=tuple(self._held(rank, model) for model in range(self.models)))
 
-    def values(self, rank, content):
-        data = self.tensors[rank].get(content["tensor"], [])
-        return {"values": base64.b85encode(struct.pack(f"{len(data)}f", *data)).decode()}
+    def values(self, rank, request):
+        data = self.tensors[rank].get(request.tensor, [])
+        return verbs.Elements(values=struct.pack(f"{len(data)}f", *data))
 
-    def trace(self, rank, content):
-        for model, turn in content["turns"].items():
+    def trace(self, rank, request):
+        for model, turn in request.turns.items():
             self.wanted[rank, int(model)] = turn
             self.traced.pop((rank, int(model)), None)
-        return {}
+        return verbs.Done()
 
-    def traced_rows(self, rank):
-        return {str(model): row for (r, model), row in self.traced.items() if r == rank}
+    def traces(self, rank, _request):
+        return verbs.Traced(models={str(model): row for (r, model), row in self.traced.items() if r == rank})
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +136,7 @@ def test_ranks_that_train_are_compared_in_a_forward_that_all_make(pace, models):
     ranks = Ranks(SAME, SAME, ODD, pace=pace, models=models)
     found = compare(ranks, [0, 1, 2], moving=True)
     for model in range(models):
-        assert len({ranks.traced[rank, model]["turn"] for rank in range(3)}) == 1
+        assert len({ranks.traced[rank, model].turn for rank in range(3)}) == 1
     assert [(one.model, one.name) for one in found.differences] == [(model, "w") for model in range(models)]
     assert found.differences[0].largest is None  # the values have changed since
 
@@ -164,9 +162,13 @@ def test_the_first_module_that_differs():
     calls = [["a", "Linear", 1], ["b", "ReLU", 2], ["(model)", "Net", 2]]
     odd = [["a", "Linear", 1], ["b", "ReLU", 3], ["(model)", "Net", 3]]
     who = 0
-    ranks.traced_rows = lambda rank, rows=ranks.traced_rows: {
-        model: {**row, "modules": odd if rank == who else calls} for model, row in rows(rank).items()
-    }
+    real = ranks.traces
+    ranks.traces = lambda rank, request: verbs.Traced(
+        models={
+            model: replace(row, modules=odd if rank == who else calls)
+            for model, row in real(rank, request).models.items()
+        }
+    )
     found = compare(ranks, [0, 1, 2], trace=True, moving=True)
     assert found.first_module == "b (ReLU): ranks 1 and 2 | rank 0"  # the largest side first
     who = 1

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from array import array
-from base64 import b85encode
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +11,7 @@ import torch
 from ddpnb.control import tensors
 from ddpnb.errors import UsageError
 from ddpnb.model.tensors import PIECE
+from ddpnb.recorder import verbs
 from ddpnb.recorder.tensor_values import Reading
 from ddpnb.render import tensors as shown
 from tests.render.reading import Reading as Page
@@ -40,28 +39,25 @@ class Ranks:
     def chosen(self, ranks):
         return tuple(self.alive() if ranks is None else ranks)
 
-    def ask(self, ranks, content, _timeout=0):
-        return {rank: self.answer(rank, content) for rank in ranks if self.held[rank] is not ...}
+    def ask(self, ranks, request, _timeout=0):
+        return {rank: self.answer(rank, request) for rank in ranks if self.held[rank] is not ...}
 
-    def answer(self, rank, content):
+    def answer(self, rank, request):
         held = self.held[rank]
         if isinstance(held, str):
-            return {"error": held}
-        if content["verb"] == "tensors":
-            return {"names": ["w", f"only {rank}", "x\n"]}
+            return request.ANSWER(error=held)
+        if isinstance(request, verbs.Tensors):
+            return verbs.Names(names=("w", f"only {rank}", "x\n"))
         reading = Reading(held.detach(), float("inf"))
-        if "range" in content:
-            return {"counts": reading.counts(*content["range"], 24)}
-        if "pieces" in content:
-            return {"pieces": list(reading.values(content["pieces"]))}
+        if isinstance(request, verbs.Histogram):
+            return verbs.Counts(counts=tuple(reading.counts(request.low, request.high, 24)))
+        if isinstance(request, verbs.Pieces):
+            pieces = tuple(verbs.Piece(code=code, values=held) for code, held in reading.values(request.numbers))
+            return verbs.PiecesRead(pieces=pieces)
+        numbers, digests = reading.facts()
         facts = {"where": "train.py:4, main", "dtype": str(held.dtype)[6:], "shape": list(held.shape), "device": "cpu"}
-        return {
-            **facts,
-            "requires_grad": False,
-            "elements": held.numel(),
-            **reading.facts(),
-            **self.change.get(rank, {}),
-        }
+        facts |= {"requires_grad": False, "elements": held.numel(), **numbers, **self.change.get(rank, {})}
+        return verbs.TensorRead(numbers=facts, digests=digests)
 
 
 def read(*held, **change):
@@ -141,15 +137,17 @@ def test_what_is_no_name_is_refused(name):
 
 
 def test_a_rank_may_say_anything():
-    for change in ({"shape": "?"}, {"looked_at": None}, {"low": "x"}, {"digests": 3}):
+    for change in ({"shape": "?"}, {"looked_at": None}, {"low": "x"}):
         found = read(torch.ones(1), torch.ones(1), change={1: change})
         assert found.errors == {1: "its answer is invalid"}, change
     odd = read(torch.ones(1), torch.ones(1), change={1: {"where": "<script>\x1b[31m", "dtype": "<b>"}})
     assert "<script>" not in odd._repr_html_() and "\x1b" not in str(odd)
     assert tensors.names(Ranks(torch.ones(1), torch.ones(1)), 0) == ("w", "x�", "only 0", "only 1")
-    assert tensors._counts({"counts": [1, -1] * 12}) == tensors._counts({"counts": 3}) == tensors._counts(None) == ()
-    assert tensors._values({"pieces": [{"code": "u", "values": "?"}]}, 1) is None
-    assert tensors._values({"pieces": [{"code": "f", "values": b85encode(array("f", [1.0])).decode()}]}, 1) is not None
+    for counts in (verbs.Counts(counts=(1, -1) * 12), verbs.Counts(counts=(3,)), None):
+        assert tensors._counts(counts) == ()
+    for code, values, valid in (("u", b"?", False), ("f", b"???", False), ("f", bytes(4), True)):
+        pieces = verbs.PiecesRead(pieces=(verbs.Piece(code=code, values=values),))
+        assert (tensors._values(pieces, 1) is not None) is valid and tensors._values(pieces, 2) is None
 
 
 def test_ranks_at_different_steps_and_parts_of_a_large_tensor():

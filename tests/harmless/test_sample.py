@@ -27,7 +27,7 @@ assert not any([os.waitpid(pid, 0)[1] for pid in ranks])
 
 
 @pytest.mark.world
-@pytest.mark.parametrize("name", ["tensors", "parameters"])
+@pytest.mark.parametrize("name", ["parameters", pytest.param("tensors", marks=pytest.mark.full)])
 def test_a_program(name, tmp_path, forked, cli, monkeypatch):
     script = PROGRAMS / f"{name}.py"
     (tmp_path / "plain").mkdir()

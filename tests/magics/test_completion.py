@@ -9,6 +9,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from ddpnb.errors import UsageError
 from ddpnb.magics import completion
 from ddpnb.magics.completion import RankNames
+from ddpnb.recorder.verbs import Names
 
 
 class Ranks:
@@ -25,8 +26,8 @@ class Ranks:
 
     def ask(self, ranks, request, timeout):
         assert timeout <= 0.5
-        self.asked.append((tuple(ranks), request["owner"], request["prefix"]))
-        return {rank: {"names": self.names[rank]} for rank in ranks if self.names[rank] is not None}
+        self.asked.append((tuple(ranks), request.owner, request.prefix))
+        return {rank: Names(names=self.names[rank]) for rank in ranks if self.names[rank] is not None}
 
 
 class World:
@@ -74,7 +75,7 @@ def test_a_rank_that_does_not_answer_is_not_asked_again_for_a_while(monkeypatch)
 
 
 def test_what_a_rank_says_is_not_trusted():
-    assert completed(World(["model", "x; import os", 3, None, "モデル"], "nonsense"), "%%ddp\nm")[1] == [
+    assert completed(World(["model", "x; import os", "モデル"]), "%%ddp\nm")[1] == [
         "model",
         "モデル",
     ]

@@ -23,6 +23,7 @@ from ddpnb.processes import py_spy
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.samples import SampleFile
+from ddpnb.recorder.verbs import Looked
 
 
 class Engines(RankProcesses):
@@ -196,7 +197,7 @@ def test_an_ending_that_makes_no_sense_is_none(observer, tmp_path, text):
 )  # fmt: skip
 def test_a_stack_that_makes_no_sense_is_left_out(observer, monkeypatch, stack):
     good = {"thread": "MainThread", "frames": [{"file": "train.py", "line": 3, "function": "main"}], "main": True}
-    monkeypatch.setattr(Engines, "ask", lambda *_: {0: {"stacks": [stack, good]}})
+    monkeypatch.setattr(Engines, "ask", lambda *_: {0: Looked(stacks=[stack, good])})
     stacks = observer.record().ranks[0].stacks
     assert stacks[-1].innermost.line == 3
     assert all(isinstance(frame.line, int) for each in stacks for frame in each.frames)
@@ -204,5 +205,5 @@ def test_a_stack_that_makes_no_sense_is_left_out(observer, monkeypatch, stack):
 
 @pytest.mark.parametrize("stacks", [None, 7, "text", {"a": 1}], ids=str)
 def test_stacks_that_make_no_sense_are_none(observer, monkeypatch, stacks):
-    monkeypatch.setattr(Engines, "ask", lambda *_: {0: {"stacks": stacks}})
+    monkeypatch.setattr(Engines, "ask", lambda *_: {0: Looked(stacks=stacks)})
     assert observer.record().ranks[0].stacks == ()

@@ -8,7 +8,8 @@ import pytest
 
 from ddpnb.model.stacks import Frame, Stack
 from ddpnb.observe import rank_progress
-from ddpnb.observe.rank_progress import RankProgress, with_ranks
+from ddpnb.observe.rank_progress import RankProgress, holders
+from ddpnb.recorder.verbs import Looked
 
 FRAME = Frame("/train.py", 4, "main", True)
 
@@ -23,7 +24,7 @@ def wakes(monkeypatch, tmp_path, looks):
         clock.now = now
         frame = Frame(FRAME.file, FRAME.line, FRAME.function, True, {"i": counter})
         rank.stacks = (Stack("MainThread", (frame,), main=True),)
-        known.append(rank.process(left if left is None else {"wakes_at": now + left}, {}).wakes_in_s)
+        known.append(rank.process(left if left is None else Looked(wakes_at=now + left), {}).wakes_in_s)
     return known
 
 
@@ -54,15 +55,14 @@ def test_a_sleep_is_the_same_however_late_its_answer_is_read(monkeypatch, tmp_pa
     rank = RankProgress(str(tmp_path), 0, str(tmp_path / "ending"), "")
     known = []
     for clock.now in (10.0, 12.3, 12.6, 13.9):
-        known.append(rank.process({"wakes_at": 14.0}, {}).wakes_in_s)
+        known.append(rank.process(Looked(wakes_at=14.0), {}).wakes_in_s)
     assert known == [None, *map(pytest.approx, (1.7, 1.4, 0.1))]
 
 
 def test_the_processes_that_hold_a_lock_are_ranks_of_the_same_machine():
     answers = {
-        0: {"machine": "a", "pid": 7, "holders": []},
-        1: {"machine": "a", "pid": 8, "holders": [7, 9]},
-        2: {"machine": "b", "pid": 9, "holders": [7]},
+        0: Looked(machine="a", pid=7),
+        1: Looked(machine="a", pid=8, holders=(7, 9)),
+        2: Looked(machine="b", pid=9, holders=(7,)),
     }
-    told = {rank: answer.get("held_up_by") for rank, answer in with_ranks(answers).items()}
-    assert told == {0: None, 1: [0, -1], 2: [-1]}
+    assert [holders(rank, answers) for rank in range(4)] == [(), (0, -1), (-1,), ()]

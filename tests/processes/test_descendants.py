@@ -82,11 +82,11 @@ def test_only_processes_with_this_environment(tmp_path):
     below = int(spared.stdout.readline())
     try:
         assert descendants.end((), str(tmp_path), 0, spare=[spared.pid]) == []
-        assert ours[0].wait(10) == -9
+        assert ours[0].wait(60) == -9
         assert all(map(alive, (ours[1].pid, other.pid, spared.pid, below)))
         assert descendants.end((), str(tmp_path)) == []
         assert not any(map(alive, (ours[1].pid, spared.pid, below)))
-        assert (ours[1].wait(10), spared.wait(10)) == (-9, -9)
+        assert (ours[1].wait(60), spared.wait(60)) == (-9, -9)
         assert alive(other.pid)
     finally:
         for process in (*ours, other, spared):

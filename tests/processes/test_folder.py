@@ -63,7 +63,7 @@ WAITING = "print(folders.memory, folders.output, flush=True)\ntime.sleep(60)\n"
 
 def end(process):
     process.kill()
-    process.wait(10)
+    process.wait(60)
     process.stdout.close()
 
 

@@ -19,14 +19,21 @@ from ddpnb.processes.py_spy import check_py_spy, children, described_stacks, py_
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
+def begun(code, **how):
+    """A process whose program has printed a line, and a moment to go on to what follows."""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, **how)
+    process.stdout.readline()
+    time.sleep(0.2)
+    return process
+
+
 def test_py_spy_tells_what_a_silent_process_does():
-    process = subprocess.Popen([sys.executable, "-c", "import time\ndef rest():\n    time.sleep(60)\nrest()"])
+    process = begun("import time\ndef rest():\n    time.sleep(60)\nprint(flush=True)\nrest()")
     try:
-        time.sleep(0.5)
         stacks = py_spy_stacks(process.pid)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     assert stacks[0].main and stacks[0].innermost.function == "rest"
     assert py_spy_stacks(process.pid) == ()
 
@@ -35,16 +42,13 @@ def test_py_spy_tells_what_a_silent_process_does():
     ("waits", "holds"), [("ctypes.PyDLL(None).sleep(60)", True), ("time.sleep(60)", False), ("while True: pass", False)]
 )
 def test_py_spy_tells_who_waits_with_the_interpreter_lock_held(waits, holds):
-    code = (
-        f"import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n{waits}"
-    )
-    process = subprocess.Popen([sys.executable, "-c", code])
+    code = f"import ctypes, threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint(flush=True)\n{waits}"
+    process = begun(code)
     try:
-        time.sleep(1.0)
         found = [any(stack.holds_lock for stack in py_spy_stacks(process.pid)) for _ in range(4)]
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     # One that computes may be seen without a core on a busy machine, so all looks count together, as they do in a run.
     assert all(found) is holds
 
@@ -56,20 +60,24 @@ def serve():
     time.sleep(60)
 def main():
     if os.fork() == 0:
+        print(flush=True)
         serve()
     if os.fork() == 0:
         os._exit(0)
     time.sleep(60)
 main()
 """
-    process = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+    process = begun(code, start_new_session=True)
     try:
-        time.sleep(0.7)
+        deadline = time.monotonic() + 30
+        while {status for _, status in sample([process.pid])[process.pid].descendants} != {"S", "Z"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         descendants = sample([process.pid])[process.pid].descendants
         found = {child.status: child for child in children(descendants, 5.0)}
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
     assert set(found) == {"S", "Z"}
     assert found["S"].stacks[0].innermost.function == "serve" and found["S"].idle_s == 5.0
     assert "-c" in found["S"].command and found["Z"].stacks == ()
@@ -81,14 +89,13 @@ def test_looking_at_children_is_bounded():
 
 
 def test_stacks_are_described_as_a_rank_does_it():
-    code = "import threading, time\ndef rest(step, held):\n    time.sleep(60)\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nrest(7, threading.Event())"
-    process = subprocess.Popen([sys.executable, "-c", code])
+    code = "import threading, time\ndef rest(step, held):\n    time.sleep(60)\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint(flush=True)\nrest(7, threading.Event())"
+    process = begun(code)
     try:
-        time.sleep(0.7)
         first, second = described_stacks(process.pid)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     assert (first["main"], second["main"]) == (True, False)
     assert first["frames"][-1] == {
         "file": "<string>", "line": 3, "function": "rest", "user": True, "locals": {"step": "7", "held": "<Event>"},
@@ -107,13 +114,12 @@ def test_a_file_of_another_python_is_no_users():
 
 
 def test_a_process_that_can_be_read():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = begun("import time; print(flush=True); time.sleep(60)")
     try:
-        time.sleep(0.5)
         check_py_spy(process.pid)
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
     with pytest.raises(WorldError, match=f"py-spy cannot read process {process.pid}: "):
         check_py_spy(process.pid)
 

@@ -71,7 +71,7 @@ class Passing:
     """A thread that makes calls, one after the other."""
 
     def __init__(self, gate, calls=6):
-        self.made, self.error = [], None
+        self.gate, self.made, self.error = gate, [], None
         self.thread = threading.Thread(target=self.run, args=(gate, calls), daemon=True)
         self.thread.start()
 
@@ -86,11 +86,17 @@ class Passing:
             self.error = error
 
     def stands_after(self, count):
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and (len(self.made) != count):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not (len(self.made) == count and self.stands):
             time.sleep(0.005)
         time.sleep(0.05)
-        return len(self.made) == count
+        return len(self.made) == count and self.stands
+
+    @property
+    def stands(self):
+        return not self.thread.is_alive() or any(
+            held["seq"] == len(self.made) + 1 for held in self.gate.state()["held"]
+        )
 
 
 def test_pause_step_and_resume(gate):
@@ -113,14 +119,14 @@ def test_a_call_that_goes_on_is_not_held_any_more_although_its_thread_has_not_ru
     assert gate.stops(one)
     thread = threading.Thread(target=gate.wait, args=(one,), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while not gate.state()["held"] and time.monotonic() < deadline:
         time.sleep(0.005)
     assert marked == [True]
     with gate._condition:  # it wakes up when this is over
         goes_on(gate)
         assert marked == [True, False] and gate.state()["held"] == [] and thread.is_alive()
-    thread.join(5)
+    thread.join(30)
     assert not thread.is_alive() and marked == [True, False]
 
 
@@ -142,7 +148,7 @@ def test_whoever_is_released_is_let_through_with_an_exception(gate):
     assert passing.stands_after(2)
     gate._release.wanted.append("why")
     gate.released()
-    passing.thread.join(5)
+    passing.thread.join(30)
     assert isinstance(passing.error, Released) and gate.state()["held"] == []
 
 
@@ -152,7 +158,7 @@ def test_no_call_is_issued_after_a_release_was_asked_for(gate):
     gate.released()
     assert gate.armed
     passing = Passing(gate)
-    passing.thread.join(5)
+    passing.thread.join(30)
     assert isinstance(passing.error, Released) and not passing.made
     gate.resume()
     gate._release.wanted.clear()

@@ -14,7 +14,7 @@ from jupyter_client.session import Session
 
 from ddpnb.model import blackbox as layout
 from ddpnb.model.calls import CallState
-from ddpnb.recorder import control_channel
+from ddpnb.recorder import control_channel, verbs
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate
@@ -24,6 +24,10 @@ from ddpnb.recorder.in_flight import Flight
 class Mute(Exception):
     def __str__(self):
         raise ValueError
+
+
+def channel():
+    return ControlChannel(SimpleNamespace(gate=None, release=None), SimpleNamespace(tracing=None, models=None), None)
 
 
 @pytest.fixture
@@ -38,15 +42,17 @@ def answers(monkeypatch):
         def send(_stream, _kind, content, **_):
             sent.append(session.unpack(session.pack(content)))
 
-        line = ControlChannel(None, SimpleNamespace(tracing=None, models=None), None)
-        line._verbs["asked"] = lambda _: verb()
+        line = channel()
+        line.serve(verbs.Evaluate, lambda _: verbs.Evaluated(value=verb()))
         kernel = SimpleNamespace(control_handlers={}, session=SimpleNamespace(send=send))
         line.register(kernel)
-        handling = kernel.control_handlers[control_channel.REQUEST](None, None, {"content": {"verb": "asked"}})
+        handling = kernel.control_handlers[control_channel.REQUEST](
+            None, None, {"content": verbs.message(verbs.Evaluate())}
+        )
         with contextlib.suppress(StopIteration):  # it waits for nothing
             handling.send(None)
         (answer,) = sent
-        return answer
+        return verbs.answered(verbs.Evaluate(), answer)
 
     return ask
 
@@ -58,7 +64,7 @@ def answers(monkeypatch):
         ("Müller \U0001f642", "Müller \U0001f642"),
         (math.nan, "nan"),
         (-math.inf, "-inf"),
-        (b"bytes", "<bytes>"),
+        (b"bytes", "Ynl0ZXM="),
         (1 << 5000, "<int of 5001 bits>"),
         (1 << 62, 1 << 62),
         (CallState.WAITING, int(CallState.WAITING)),
@@ -69,8 +75,8 @@ def answers(monkeypatch):
     ids=["surrogate", "letters", "nan", "infinity", "bytes", "large", "int", "enum", "nested", "subclass", "object"],
 )
 def test_whatever_is_in_an_answer_arrives(answers, value, arrives):
-    answer = answers(lambda: {"told": value})
-    assert answer["status"] == "ok" and answer["told"] == arrives
+    answer = answers(lambda: value)
+    assert not answer.error and answer.value == arrives
 
 
 def test_an_answer_in_itself_is_bounded():
@@ -83,7 +89,7 @@ def test_an_error_that_cannot_be_said_is_an_answer_too(answers):
     def fails():
         raise Mute
 
-    assert answers(fails) == {"status": "error", "error": "Mute: its __str__ raises ValueError"}
+    assert answers(fails).error == "Mute: its __str__ raises ValueError"
     assert evaluate("fail()", 0, 10.0, {"fail": fails})["error"].startswith(("Mute", "NameError"))
 
 
@@ -107,21 +113,27 @@ def test_a_look_asks_no_more_works_than_the_box_holds():
 @pytest.fixture
 def obedient():
     """A rank's control channel, and the verbs that it has obeyed."""
-    line, obeyed = ControlChannel(None, SimpleNamespace(tracing=None, models=None), None), []
-    for verb in ("hold", "unhold", "resume", "inject", "heal", "gate"):
-        line._verbs[verb] = lambda content: obeyed.append(content["verb"]) or {}
+    line, obeyed = channel(), []
+    for kind in (verbs.Hold, verbs.Unhold, verbs.Resume, verbs.Inject, verbs.Heal, verbs.Gate):
+        line.serve(kind, lambda request: obeyed.append(request.VERB))
     return line, obeyed
+
+
+def send(line, request):
+    answer = verbs.answered(request, line.answer(verbs.message(request)))
+    assert isinstance(answer, request.ANSWER)
+    return answer
 
 
 def test_what_is_asked_for_a_run_that_has_not_begun_waits_for_it(obedient):
     line, obeyed = obedient
-    for verb in ("hold", "gate", "resume"):
-        assert line.answer({"verb": verb, "run": 3})["status"] == "ok"
+    for request in (verbs.Hold(run=3), verbs.Gate(), verbs.Resume(run=3)):
+        assert not send(line, request).error
     assert obeyed == ["gate"]
     line.begun(3)
     assert obeyed == ["gate", "hold", "resume"]
-    line.answer({"verb": "hold", "run": 3})
-    line.answer({"verb": "heal"})
+    send(line, verbs.Hold(run=3))
+    send(line, verbs.Heal())
     assert obeyed == ["gate", "hold", "resume", "hold", "heal"]
     line.begun(4)
     assert len(obeyed) == 5
@@ -129,8 +141,8 @@ def test_what_is_asked_for_a_run_that_has_not_begun_waits_for_it(obedient):
 
 def test_an_early_request_that_fails_does_not_keep_the_run_from_beginning(obedient):
     line, obeyed = obedient
-    line._verbs["hold"] = lambda _: 1 / 0
-    line.answer({"verb": "hold", "run": 1})
-    line.answer({"verb": "inject", "run": 1})
+    line.serve(verbs.Hold, lambda _: 1 / 0)
+    send(line, verbs.Hold(run=1))
+    send(line, verbs.Inject(run=1))
     line.begun(1)
     assert obeyed == ["inject"]

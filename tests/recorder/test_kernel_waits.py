@@ -34,7 +34,7 @@ def test_what_a_process_waits_for(code, says):
             time.sleep(0.05)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def test_a_process_that_is_not_there():
@@ -49,7 +49,8 @@ def hold():
     with lock:
         time.sleep(60)
 threading.Thread(target=hold, daemon=True).start()
-time.sleep(0.2)
+while not lock.locked():
+    time.sleep(0.01)
 if os.fork() == 0:
     print(os.getpid(), flush=True)
     {within}
@@ -74,14 +75,14 @@ def test_a_process_that_only_it_could_wake(within, never):
     try:
         pid = int(process.stdout.readline())
         deadline = time.monotonic() + 20
-        while system_call(pid)[0] not in ("futex", "clock_nanosleep"):
+        while system_call(pid)[0] not in ("futex", "clock_nanosleep") or (never and not waits_for_itself(pid)):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(0.1)
+        time.sleep(0.1)  # it may wait for the interpreter at first
         assert waits_for_itself(pid) is never
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("how", ["flock", "lockf"])
@@ -105,4 +106,4 @@ def test_who_holds_the_file_lock_that_a_process_waits_for(how, tmp_path):
     finally:
         for process in started:
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=10)
+            process.communicate(timeout=60)

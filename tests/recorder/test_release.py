@@ -158,7 +158,7 @@ def test_a_call_that_is_held_is_left_to_the_gate(release):
     assert frame.f_code.co_filename == threading.__file__ and module._in_own_code(frame)
     assert not module._in_own_code(sys._getframe())
     gate.resume()
-    thread.join(10)
+    thread.join(60)
     assert {door.__name__, phases.__name__, waits.__name__} <= module._raising
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from array import array
-from base64 import b85decode
 from collections import OrderedDict
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -17,13 +17,20 @@ from torch.nn.parallel import DistributedDataParallel
 from ddpnb.model.tensors import LOOKED_AT, PIECE
 from ddpnb.recorder import tensor_values, tensors
 from ddpnb.recorder.tensors import Tensors
+from ddpnb.recorder.verbs import Histogram, Pieces, Tensor
 
 NOBODY = SimpleNamespace(living=list, optimizers=())
 
 
-def answer(variables, name, models=NOBODY, **asked):
+def answer(variables, name, models=NOBODY, kind=Tensor, timeout=10.0, **asked):
     """What a rank that is idle answers."""
-    return Tensors(models, lambda: variables).answer({"name": name, "frame": 0, "timeout": 10.0, **asked})
+    return said(
+        Tensors(models, lambda: variables).answer(kind(**{"name": name, "frame": 0, "timeout": timeout, **asked}))
+    )
+
+
+def said(answer):
+    return {**vars(answer), **vars(answer).get("numbers", {})}
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +136,7 @@ def test_the_values_in_numbers():
     assert (found["low"], found["high"], found["mean"], found["norm"]) == (-4.0, 3.0, -0.25, 5.0)
     assert (found["nans"], found["infs"], found["zeros"], found["looked_at"]) == (1, 2, 2, 7)
     assert (found["dtype"], found["shape"], found["device"]) == ("float32", [7], "cpu")
-    counts = answer({"x": x}, "x", range=[-4.0, 3.0])["counts"]
+    counts = answer({"x": x}, "x", kind=Histogram, low=-4.0, high=3.0)["counts"]
     assert sum(counts) == 4 and counts[0] == counts[-1] == 1
     assert answer({"x": torch.full((2,), float("nan"))}, "x")["low"] is None
     assert answer({"x": torch.empty(0)}, "x")["looked_at"] == 0
@@ -138,8 +145,8 @@ def test_the_values_in_numbers():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.bool, torch.uint8])
 def test_the_elements_arrive_exactly(dtype):
     x = torch.tensor([0, 1, 1, 0], dtype=dtype)
-    (piece,) = answer({"x": x}, "x", pieces=[0])["pieces"]
-    assert array(piece["code"], b85decode(piece["values"])).tolist() == [0, 1, 1, 0]
+    (piece,) = answer({"x": x}, "x", kind=Pieces, numbers=(0,))["pieces"]
+    assert array(piece.code, piece.values).tolist() == [0, 1, 1, 0]
 
 
 def test_a_tensor_that_does_not_lie_in_one_piece_is_read_in_its_logical_order():
@@ -200,18 +207,18 @@ def test_subclasses_run_no_code():
 def test_a_read_that_takes_too_long_gives_up_and_one_that_waits_is_left_alone(monkeypatch):
     slow = threading.Event()
     reader = Tensors(NOBODY, lambda: {"x": torch.ones(4 * PIECE)})
-    asked = {"name": "x", "frame": 0, "timeout": 0.05}
+    asked = Tensor(name="x", frame=0, timeout=0.05)
     real = tensor_values.Reading.piece
     monkeypatch.setattr(tensor_values.Reading, "piece", lambda self, n: (time.sleep(0.04), real(self, n))[1])
-    assert "could not be read within 0.05 s" in reader.answer(asked)["error"]
+    assert "could not be read within 0.05 s" in reader.answer(asked).error
     monkeypatch.setattr(tensor_values.Reading, "piece", lambda self, n: (slow.wait(), real(self, n))[1])
-    assert "the device gave no values" in reader.answer(asked)["error"]
-    assert "an earlier read still waits" in reader.answer(asked)["error"]
+    assert "the device gave no values" in reader.answer(asked).error
+    assert "an earlier read still waits" in reader.answer(asked).error
     slow.set()
     reader._reads.stuck.join(10)
     monkeypatch.undo()
     monkeypatch.setattr(tensors, "frames_of", lambda _: [])
-    assert reader.answer({**asked, "timeout": 10})["looked_at"] == 4 * PIECE
+    assert reader.answer(replace(asked, timeout=10.0)).numbers["looked_at"] == 4 * PIECE
 
 
 @pytest.mark.usefixtures("alone")
@@ -231,7 +238,7 @@ def test_the_tensors_of_a_followed_model_have_names(watched):
         assert found.get("shape") == shape, found
         assert (found["where"], found["step"]) == ("model 0", 1)
         assert answer({"x": 1}, name, models, frame=None)["shape"] == shape
-    offered = Tensors(models, lambda: {"model": model}).names({"frame": 0})["names"]
+    offered = Tensors(models, lambda: {"model": model}).names(0)
     assert {"0.weight", "0.weight.grad", "0.bias.exp_avg", "model.module[0].weight"} <= {*offered}
-    assert all("error" not in answer({"model": model}, name, models) for name in offered)
+    assert all(not answer({"model": model}, name, models)["error"] for name in offered)
     assert "Did you mean 0.weight?" in answer({}, "0.weihgt", models)["error"]

@@ -6,6 +6,7 @@ import pytest
 
 from ddpnb.model.calls import Site
 from ddpnb.model.stacks import Frame
+from ddpnb.recorder.verbs import Opened
 from ddpnb.render import variables
 from ddpnb.views.frame_variables import Row, SideBySide, opened, side_by_side
 from tests.render.reading import HOSTILE, Reading, harmless
@@ -125,13 +126,13 @@ def test_objects_open_one_level_at_a_time():
     )
     assert "data-action" not in variables.variables(frames)
     answers = {
-        0: {"inside": [[".lr", "0.1"], [".model", "{'a': 1}"]]},
-        1: {"inside": [[".lr", "0.2"], [".model", "{'a': 1}"]]},
+        0: Opened(inside=((".lr", "0.1"), (".model", "{'a': 1}"))),
+        1: Opened(inside=((".lr", "0.2"), (".model", "{'a': 1}"))),
     }
     inside = {"args": opened(frames, "args", answers)}
     page = variables.variables(frames, inside, opens=True)
     assert 'data-path="args.model"' in page and 'aria-expanded="true"' in page and "padding-left: 26px" in page
     assert "differs: ≠ .lr" in Reading(page).text
-    nothing = {"args": opened(frames, "args", {0: {"inside": []}, 1: {"inside": []}})}
+    nothing = {"args": opened(frames, "args", {0: Opened(), 1: Opened()})}
     assert "nothing inside" in variables.variables(frames, nothing, opens=True)
     assert "1 of 2 parts differs." in variables.text(inside["args"])

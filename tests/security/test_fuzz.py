@@ -6,6 +6,7 @@ What was found is a test of its own, beside what it was found in.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import random
 import resource
@@ -23,7 +24,7 @@ from hypothesis import strategies as st
 
 from ddpnb import texts
 from ddpnb.messages import tracebacks
-from ddpnb.recorder import control_channel
+from ddpnb.recorder import control_channel, verbs
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.protocol import key_file
@@ -80,49 +81,36 @@ def test_any_text_is_safe_to_show_and_to_write(given):
     shown.encode()
 
 
-VERBS = sorted(ControlChannel(MagicMock(), MagicMock(), MagicMock())._verbs.keys() - {"evaluate", "open", "snapshot"})
+def fields_of(kind):
+    return {one.name for one in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
 
 
-@given(
-    st.sampled_from(VERBS),
-    st.dictionaries(
-        st.sampled_from(
-            [
-                "run",
-                "hold",
-                "keep",
-                "count",
-                "connections",
-                "why",
-                "fault",
-                "faults",
-                "model",
-                "tensor",
-                "turns",
-                "owner",
-                "prefix",
-                "ahead_ns",
-                "frame",
-                "both_ways",
-                "modules",
-                "name",
-                "path",
-                "region",
-            ]
-        ),
-        JSON,
-        max_size=8,
-    ),
-)
+LIVING = "evaluate", "open", "snapshot"  # these look at this process
+KINDS = {name: kind for name, kind in verbs._VERBS.items() if name not in LIVING}
+
+
+@given(st.sampled_from(sorted(KINDS)), st.data())
 @CALM
-def test_any_request_is_answered(monkeypatch, verb, content):
+def test_any_request_is_answered(monkeypatch, verb, data):
     """A program of the same user that misbehaves: the rank answers, and does not fail."""
     monkeypatch.setattr(control_channel.clock, "correct", int)
     channel = ControlChannel(MagicMock(), MagicMock(), MagicMock())
-    for asked in ({"verb": verb, **content}, {"verb": content, "run": verb}):
+    kind = KINDS[verb]
+    facts = data.draw(st.dictionaries(st.sampled_from([*fields_of(kind), "other"]), JSON, max_size=4))
+    for asked in ({"verb": verb, "facts": facts}, {"verb": facts, "facts": verb}):
         answer = channel.answer(json.loads(json.dumps(asked)))
-        assert answer["status"] in ("ok", "error")
+        assert list(answer) == ["facts"]
         json.dumps(encodable(answer), default=str)
+
+
+@given(st.sampled_from(sorted(verbs._VERBS)), st.data())
+@CALM
+def test_any_answer_is_one_of_its_verb(verb, data):
+    kind = verbs._VERBS[verb]
+    facts = data.draw(st.dictionaries(st.sampled_from([*fields_of(kind.ANSWER), "other"]), JSON, max_size=4))
+    for told in ({"facts": facts}, facts):
+        found = verbs.answered(kind(), json.loads(json.dumps(told)))
+        assert type(found) is kind.ANSWER and (found.error or told["facts"].keys() <= fields_of(kind.ANSWER))
 
 
 def test_bytes_that_are_no_request_end_their_connection_alone(tmp_path):

@@ -17,7 +17,7 @@ import json, os, socket, struct, threading, time
 import torch
 import torch.distributed as dist
 
-request = json.dumps({"verb": "evaluate", "expression": "1", "frame": 0, "timeout": 2.0}).encode()
+request = json.dumps({"verb": "evaluate", "facts": {"expression": "1", "timeout": 2.0}}).encode()
 
 def listen():
     os.closerange(3, 1 << 14)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recorder.verbs import Opened
 from ddpnb.views.frame_variables import opened, side_by_side
 
 
@@ -67,7 +68,7 @@ def test_what_is_inside_a_variable():
     here = stands(("f", 1, {"args": "<argparse.Namespace>", "n": "3", "text": "'<a>'", "none": "[]"}))()
     frames = side_by_side(recording(here, here, here))
     assert [row.name for row in frames.rows if row.opens] == ["args"]
-    answers = {0: {"inside": [[".lr", "0.1"], [".n", "1"]], "more": 3}, 1: {"inside": [[".n", "1"], [".lr", "0.2"]]}}
+    answers = {0: Opened(inside=((".lr", "0.1"), (".n", "1")), more=3), 1: Opened(inside=((".n", "1"), (".lr", "0.2")))}
     found = opened(frames, "args", answers)
     assert (found.path, found.more, found.absent) == ("args", 3, {2: "does not answer"})
     assert [(row.name, row.differs) for row in found.rows] == [(".lr", True), (".n", False)]
@@ -75,5 +76,5 @@ def test_what_is_inside_a_variable():
 
 def test_an_answer_that_is_not_valid_is_no_answer():
     frames = side_by_side(recording(stands(("f", 1, {}))()))
-    for answer in ({}, {"inside": 3}, {"inside": [3, ["a"], {"b": 1}], "more": "x"}, {"error": 5}):
+    for answer in (Opened(), Opened(inside=(("a",), ())), Opened(error="no")):
         assert opened(frames, "x", {0: answer}).rows == ()

@@ -86,7 +86,9 @@ SEPARATE = [["rank 0", "one rank alone"], ["rank 1"], ["rank 2"], ["rank 3"]]
 @pytest.mark.parametrize(
     ("function", "module", "before", "sides"),
     [
-        (apart.scaled, "1 (Scaled)", "0 (Linear)", [["rank 0"], ["one rank alone"]]),
+        pytest.param(
+            apart.scaled, "1 (Scaled)", "0 (Linear)", [["rank 0"], ["one rank alone"]], marks=pytest.mark.full
+        ),
         pytest.param(apart.noisy, "1 (Noisy)", "0 (Linear)", SEPARATE, marks=pytest.mark.full),
         pytest.param(apart.sound, None, None, None, marks=pytest.mark.full),
     ],

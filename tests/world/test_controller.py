@@ -121,25 +121,32 @@ def test_the_controller_is_stopped(own):
     assert own.run(hands.steps, 3, stream=None).wait(60).outcome == "ok"
 
 
-def test_a_forked_child_leaves_the_world_of_its_parent_alone(own):
+def test_a_forked_child_leaves_the_world_of_its_parent_alone(world):
     """It ends as any process does: at its exit handlers, and out of the ``with`` of the world."""
-    run = own.run(hands.paced, 10_000, stream=None)
-    own._ranks.lock.acquire()  # as another thread might hold it at the fork
+    run = world.run(hands.paced, 10_000, stream=None)
+    world._ranks.lock.acquire()  # as another thread might hold it at the fork
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            calls = (own.snapshot, own.release, own.restart, own.rebuild, run.wait, lambda: own.run(hands.steps, 1))
+            calls = (
+                world.snapshot,
+                world.release,
+                world.restart,
+                world.rebuild,
+                run.wait,
+                lambda: world.run(hands.steps, 1),
+            )
             said = [bounded(call, 5.0) for call in calls]
-            own.close()
-            own.__exit__(None, None, None)
-            own._ranks.processes.stop()
+            world.close()
+            world.__exit__(None, None, None)
+            world._ranks.processes.stop()
             ddpnb.world._close_all()
             status = 0 if all("forked child" in one for one in said) else 2
         finally:
             sys.stdout.flush()
             os._exit(status)
-    own._ranks.lock.release()
+    world._ranks.lock.release()
     deadline = time.monotonic() + 30
     while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
         if time.monotonic() > deadline:
@@ -150,5 +157,5 @@ def test_a_forked_child_leaves_the_world_of_its_parent_alone(own):
     process.start()
     process.join(30)
     assert process.exitcode == 0
-    assert own.snapshot().world_size == 2 and not run.done
-    assert own.release().ranks == (0, 1)
+    assert world.snapshot().world_size == 4 and not run.done
+    assert world.release().ranks == (0, 1, 2, 3)

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import ddpnb
+from ddpnb.control import ranks
 from ddpnb.errors import LaunchError, UsageError, WorldError
 from ddpnb.model.holds import NEEDS_3_12
 from tests.conftest import VICTIMS, alive
@@ -312,7 +313,7 @@ def until_they_stand(world, seconds):
     still, end = time.monotonic(), time.monotonic() + seconds
     before = None
     while time.monotonic() < end and time.monotonic() - still < 0.5:
-        time.sleep(0.05)
+        time.sleep(0.25)  # asked more often they compute, to answer
         now = [(one.state, one.doing) for one in world.status().ranks]
         if now != before or any(state in ("computing", "idle", "unknown") for state, _ in now):
             before, still = now, time.monotonic()
@@ -554,11 +555,12 @@ def test_a_held_rank_is_replaced(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
-def test_a_stopped_rank_is_not_released_and_said_to_be_so(world):
+def test_a_stopped_rank_is_not_released_and_said_to_be_so(world, monkeypatch):
     world.inject("freeze", ranks=2, op="all_reduce")
     assert world.run(hands.steps, 4, stream=None, patience=0.7).wait(30).diagnosis.findings[0].code == "DDP314"
     freed = world.release(2)
     assert list(freed.left) == [2] and "world.restart(2) replaces it" in str(freed)
+    monkeypatch.setattr(ranks, "ANSWER_S", 0.3)
     with pytest.raises(WorldError, match="is unresponsive"):
         world.hold(ranks=2)
     world.restart(2)

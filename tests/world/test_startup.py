@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -66,6 +67,9 @@ def test_another_port_repaired_while_the_others_wait(world):
     world.inject("wrong port", ranks=2)
     startup = world.init().run("device")
     startup.step(timeout=1.5)
+    deadline = time.monotonic() + 60
+    while startup.busy() != [0, 2] and time.monotonic() < deadline:
+        time.sleep(0.05)
     assert startup.busy() == [0, 2] and "it is at 127.0.0.1" in startup.sentences()[0]
     assert any(note.startswith("the ranks differ in address") for note in startup.notes())
     assert not world.release().left

@@ -6,6 +6,7 @@ wrong type gives the default of its field, and an unknown title an ``Unknown``. 
 
 from __future__ import annotations
 
+import base64
 import math
 import types
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import (
     Any,
     ClassVar,
     Literal,
+    NewType,
     Self,
     TypeVar,
     Union,
@@ -31,8 +33,9 @@ from ddpnb.model.names import UNDECODABLE
 
 EventState = Literal["open", "done", "failed"]
 T = TypeVar("T")
+LongText = NewType("LongText", str)
 
-_LONGEST = 4000  # characters of a text
+_LONGEST, _LONGER = 4000, 4 << 20  # characters of a text, and of a long one
 _DEEPEST = 6  # of facts inside facts
 _INTEGERS = range(-(1 << 63), 1 << 63)
 _ENVELOPE = frozenset({"site", "state", "began_ns", "ended_ns"})
@@ -85,8 +88,8 @@ class Facts:
         found: dict[str, Any] = {}
         for known in fields_of(type(self)):
             value = getattr(self, known.name)
-            if value != known.default:
-                found.update(value if known.rest else {known.key: _json(value)})
+            if value != known.default and (written := _json(value)) != known.written:
+                found.update(value if known.rest else {known.key: written})
         return found
 
     @classmethod
@@ -100,6 +103,23 @@ class Facts:
                 elif known.key in facts:
                     envelope[known.name] = known.convert(facts[known.key], depth)
         return cls(**envelope)
+
+    @classmethod
+    def exactly(cls, facts: Any) -> Self:
+        """Read what is as ``facts`` writes it.
+
+        Raises:
+            ValueError: it is not; a fact is not declared, or has another type.
+        """
+        if not isinstance(facts, Mapping):
+            raise ValueError("no facts")
+        given = cast("Mapping[str, Any]", facts)
+        found = cls.read(given)
+        written = {known.key: _json(getattr(found, known.name)) for known in fields_of(cls)}
+        wrong = [str(key)[:80] for key in given if key not in written or written[key] != given[key]]
+        if wrong:
+            raise ValueError(", ".join(wrong[:4]))
+        return found
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -188,6 +208,7 @@ class _Known:
     name: str
     key: str
     default: Any
+    written: Any  # of the default
     rest: bool  # it holds all other facts
     convert: Callable[[Any, int], Any]
 
@@ -199,7 +220,7 @@ def fields_of(kind: type[Facts]) -> tuple[_Known, ...]:
     def known(of: Field[Any]) -> _Known:
         default = of.default if of.default_factory is MISSING else of.default_factory()
         key = of.metadata.get("key", of.name)
-        return _Known(of.name, key, default, "rest" in of.metadata, _converter(hints[of.name]))
+        return _Known(of.name, key, default, _json(default), "rest" in of.metadata, _converter(hints[of.name]))
 
     mine = cast("tuple[Field[Any], ...]", fields(kind))  # type: ignore[arg-type]
     return tuple(known(of) for of in mine if of.name not in _ENVELOPE and of.name != "named")
@@ -220,6 +241,10 @@ def _keys(kind: type[Facts]) -> frozenset[str]:
 def _json(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_json(one) for one in cast("tuple[Any, ...]", value)]
+    if type(value) is dict:
+        return {key: _json(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value.facts() if isinstance(value, Facts) else value
 
 
@@ -255,6 +280,16 @@ def _text(value: Any, _depth: int) -> str:
     if type(value) is not str:
         raise TypeError("not a text")
     return value[:_LONGEST]
+
+
+def _long_text(value: Any, _depth: int) -> str:
+    if type(value) is not str:
+        raise TypeError("not a text")
+    return value[:_LONGER]
+
+
+def _bytes(value: Any, _depth: int) -> bytes:
+    return base64.b64decode(value, validate=True)
 
 
 def _flag(value: Any, _depth: int) -> bool:
@@ -299,4 +334,11 @@ def _part(kind: type[Facts], value: Any, depth: int) -> Any:
     return kind.read(cast("Mapping[str, Any]", value), depth + 1)
 
 
-_PLAIN: dict[Any, Callable[[Any, int], Any]] = {int: _integer, float: _number, str: _text, bool: _flag}
+_PLAIN: dict[Any, Callable[[Any, int], Any]] = {
+    int: _integer,
+    float: _number,
+    str: _text,
+    bool: _flag,
+    LongText: _long_text,
+    bytes: _bytes,
+}

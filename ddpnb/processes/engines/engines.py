@@ -213,14 +213,11 @@ class Engines(RankProcesses):
 
     # -- requests
 
-    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
-        return self.ask_each(dict.fromkeys(ranks, request), timeout)
-
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
         if self.client is None or self.connection == "lost":
             return {}
-        engines = {self.engine_id(rank): rank for rank in requests if rank in self._ids}
-        answers = self.client.control({engine: requests[rank] for engine, rank in engines.items()}, timeout)
+        engines = {self.engine_id(rank): rank for rank in messages if rank in self._ids}
+        answers = self.client.control({engine: messages[rank] for engine, rank in engines.items()}, timeout)
         return {rank: answers[engine] for engine, rank in engines.items() if engine in answers}
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:

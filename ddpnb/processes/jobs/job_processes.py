@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -208,11 +208,8 @@ class JobProcesses(RankProcesses):
 
     # -- requests
 
-    def ask(self, ranks: Sequence[int], request: Mapping[str, Any], timeout: float) -> dict[int, dict[str, Any]]:
-        return self.ask_each(dict.fromkeys(ranks, request), timeout)
-
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-        return sockets.ask_each(self.folder, requests, timeout)
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        return sockets.ask_each(self.folder, messages, timeout)
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
         raise _not_ours()

@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from typing import cast
 
 from ddpnb.errors import WorldError
 from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
@@ -15,6 +16,7 @@ from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.py_spy import TIMEOUT_S, check_py_spy, described_stacks
 from ddpnb.recorder import protocol
 from ddpnb.recorder.kernel_waits import system_call, words
+from ddpnb.recorder.verbs import A, Looked, Request, Snapshot
 
 _NO_FOLDER = "/proc/ddpnb"  # the ranks have none, and nobody can make this one
 _AT_ONCE = 8  # processes that are read at the same time
@@ -39,7 +41,7 @@ class UnrecordedProcesses(JobProcesses):
         super().__init__(_NO_FOLDER)
         self._job = job
         self._reading = threading.Lock()
-        self._answers: dict[int, tuple[float, dict[str, Any]]] = {}  # when it was read, and what
+        self._answers: dict[int, tuple[float, Looked]] = {}  # when it was read, and what
         self._pause = _AGAIN_S
         for rank, pid in job.ranks.items():
             self._known[rank] = Identity(
@@ -56,13 +58,13 @@ class UnrecordedProcesses(JobProcesses):
         status = super().exit_status(rank)
         return UNKNOWN_STATUS if status == UNKNOWN_SIGNAL else status
 
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:  # noqa: ARG002
+    def ask_each(self, requests: Mapping[int, Request[A]], timeout: float) -> dict[int, A]:  # noqa: ARG002
         """The answer to a request for stacks; it may be some seconds old, so that reading does not slow the ranks.
 
         Raises:
             WorldError: any other request.
         """
-        if any(request.get("verb") != "snapshot" for request in requests.values()):
+        if any(not isinstance(request, Snapshot) for request in requests.values()):
             raise not_recorded(self._job)
         # It takes TIMEOUT_S at most, whatever ``timeout`` is: a busy host is slow to start py-spy.
         with self._reading:
@@ -70,7 +72,7 @@ class UnrecordedProcesses(JobProcesses):
             due = [
                 rank
                 for rank in requests
-                if self.alive(rank) and began - self._answers.get(rank, (-self._pause, {}))[0] >= self._pause
+                if self.alive(rank) and began - self._answers.get(rank, (-self._pause, Looked()))[0] >= self._pause
             ]
             if due:
                 with ThreadPoolExecutor(min(_AT_ONCE, len(due)), "ddpnb py-spy") as pool:
@@ -80,14 +82,14 @@ class UnrecordedProcesses(JobProcesses):
                 self._pause = min(_AGAIN_AT_MOST_S, max(_AGAIN_S, _SHARE * (time.monotonic() - began)))
             now = time.monotonic()
             found = {rank: self._answers[rank] for rank in requests if rank in self._answers}
-            return {rank: {**answer, "age_s": now - read_at} for rank, (read_at, answer) in found.items()}
+            return {rank: cast("A", replace(told, age_s=now - read_at)) for rank, (read_at, told) in found.items()}
 
-    def _read(self, rank: int) -> dict[str, Any]:
+    def _read(self, rank: int) -> Looked:
         pid = self.pid(rank)
         switches = _switches(pid)  # first: if it runs while its stack is read, the next look sees that
         waits_on = words(*system_call(pid), str(pid))
         stacks = described_stacks(pid, TIMEOUT_S)
-        return {"status": "ok", "stacks": stacks, "switches": switches, "waits_on": waits_on}
+        return Looked(stacks=stacks, switches=switches, waits_on=waits_on)
 
 
 def _switches(pid: int) -> int:

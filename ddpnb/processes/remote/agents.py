@@ -19,6 +19,7 @@ from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.remote.engine_channel import EngineChannel
 from ddpnb.processes.remote.link import LATE_S, Link
 from ddpnb.processes.remote.mirror import Mirror
+from ddpnb.recorder import verbs
 
 if TYPE_CHECKING:
     from ddpnb.processes.remote.hosts import Host, Hosts
@@ -121,7 +122,7 @@ class Agents:
         reached = {rank: engine for rank, engine in late.items() if engine is not None}
         if reached:
             with contextlib.suppress(Exception):  # the client is closed
-                self._client.control({engine: {"verb": "clock", "ahead_ns": ahead} for engine in reached.values()}, 0)
+                self._client.control(dict.fromkeys(reached.values(), verbs.message(verbs.Clock(ahead_ns=ahead))), 0)
                 link.clocks |= dict.fromkeys(reached, ahead)
 
     def late(self) -> list[str]:

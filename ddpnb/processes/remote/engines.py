@@ -178,12 +178,12 @@ class RemoteEngines(Engines):
 
     # -- requests
 
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
         silent = self.silent_hosts()
         asked = {
-            rank: one for rank, one in requests.items() if self.hosts[rank] not in silent and rank not in self._lost
+            rank: one for rank, one in messages.items() if self.hosts[rank] not in silent and rank not in self._lost
         }
-        answers = super().ask_each(asked, timeout)
+        answers = super().exchange(asked, timeout)
         # What is read of their files is not older than the answers; and where a rank did not answer, whether its host does.
         deadline = time.monotonic() + LATE_S
         for host in {self.hosts[rank] for rank in asked}:

@@ -80,7 +80,8 @@ def test_an_empty_entry_of_the_python_path_is_the_scripts_alone(tmp_path, monkey
         assert (run.outcome, run.log(0).strip()) == ("ok", f"5 1 {tmp_path}/other"), run.log(0)
 
 
-@pytest.mark.parametrize("who", [pytest.param("controller", marks=pytest.mark.full), "engine"])
+@pytest.mark.full
+@pytest.mark.parametrize("who", ["controller", "engine"])
 def test_a_launch_error_shows_the_log_of_who_died_at_an_import(tmp_path, monkeypatch, who):
     name = {"controller": "ipyparallel.controller", "engine": "ipyparallel.engine"}[who]
     (tmp_path / "sitecustomize.py").write_text(

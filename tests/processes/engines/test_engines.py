@@ -70,7 +70,7 @@ def test_a_process_that_has_got_the_number_of_a_rank_is_left_alone(tmp_path):
             another.wait(0.3)
         engines._exits = {}
         engines.kill(0)
-        assert another.wait(10) == -signal.SIGKILL
+        assert another.wait(60) == -signal.SIGKILL
     finally:
         another.kill()
-        another.wait(10)
+        another.wait(60)

@@ -190,6 +190,7 @@ def test_the_process_that_forks_dies(forked):
     assert {one["parent"] for one in found} == {forks(forked)} and forks(forked) != before
 
 
+@pytest.mark.full
 def test_nothing_is_left_where_the_launcher_is_killed():
     with subprocess.Popen(
         [sys.executable, "-c", LAUNCHER],

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -19,6 +20,7 @@ from ddpnb.processes.jobs.search import job_of
 from ddpnb.processes.jobs.unrecorded import _launch, unrecorded_jobs, unrecorded_jobs_of
 from ddpnb.processes.jobs.unrecorded_processes import UnrecordedProcesses
 from ddpnb.recorder import protocol
+from ddpnb.recorder.verbs import Hold, Snapshot
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the environment of processes in /proc")
 
@@ -51,7 +53,7 @@ def launcher(*ranks, code=SLEEP, shell=False):
         yield process.pid
     finally:
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
 
 def when(condition):
@@ -170,7 +172,7 @@ def test_processes_without_a_rank_in_their_environment_are_listed():
     bare = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     with launcher(bare, bare) as pid:
         pids = when(lambda: len(children(pid)) == 2 and children(pid))
-        time.sleep(1.0)
+        when(lambda: all(any(stack.frames for stack in py_spy.py_spy_stacks(child)) for child in pids))
         with pytest.raises(UsageError, match="no process there has RANK") as refused:
             job_of(pid)
     assert "mp.spawn" in refused.value.hint and "ddpnb run -- python" in refused.value.hint
@@ -184,7 +186,7 @@ def test_what_is_no_python_process():
             job_of(process.pid)
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(60)
     with pytest.raises(UsageError, match="there is no process"):
         job_of(process.pid)
 
@@ -216,19 +218,19 @@ def attached():
 def test_stacks_with_variables():
     with attached() as (job, processes):
         time.sleep(1.0)
-        answers = processes.ask([0, 1], {"verb": "snapshot"}, 1.0)
+        answers = processes.ask([0, 1], Snapshot(), 1.0)
         for rank in (0, 1):
-            main = answers[rank]["stacks"][0]
+            main = answers[rank].stacks[0]
             assert main["main"] and main["frames"][-1]["function"] == "rest"
             assert main["frames"][-1]["locals"] == {"step": "7"}
-            assert answers[rank]["waits_on"] == "sleep()"
-        again = processes.ask([0], {"verb": "snapshot"}, 1.0)
-        assert again[0]["stacks"] is answers[0]["stacks"]  # it is too early to read it again
-        assert again[0]["age_s"] > answers[0]["age_s"] >= 0
+            assert answers[rank].waits_on == "sleep()"
+        again = processes.ask([0], Snapshot(), 1.0)
+        assert again[0].stacks is answers[0].stacks  # it is too early to read it again
+        assert again[0].age_s > answers[0].age_s >= 0
         time.sleep(5.5)
-        (later,) = processes.ask([0], {"verb": "snapshot"}, 1.0).values()
-        assert later["stacks"] is not answers[0]["stacks"]
-        assert {**later, "age_s": 0} == {**answers[0], "age_s": 0}  # its main thread has not run
+        (later,) = processes.ask([0], Snapshot(), 1.0).values()
+        assert later.stacks is not answers[0].stacks
+        assert replace(later, age_s=0.0) == replace(answers[0], age_s=0.0)  # its main thread has not run
         assert processes.pid(0) == job.ranks[0] and processes.alive(0) and processes.exit_status(0) is None
 
 
@@ -239,13 +241,13 @@ def test_a_rank_that_ends():
         assert processes.exit_status(1) in (-9, -254)
         assert processes.exit_status(0) is None
         time.sleep(1.5)
-        assert list(processes.ask([0, 1], {"verb": "snapshot"}, 1.0)) == [0]
+        assert list(processes.ask([0, 1], Snapshot(), 1.0)) == [0]
 
 
 def test_other_requests_name_the_prefix():
     job = FoundJob("", {0: os.getpid()}, 1, launch=("torchrun", "--nproc-per-node", "2", "my train.py"))
     with pytest.raises(WorldError, match="started without ddpnb") as refused:
-        UnrecordedProcesses(job).ask([0], {"verb": "hold"}, 1.0)
+        UnrecordedProcesses(job).ask([0], Hold(), 1.0)
     assert "ddpnb run -- torchrun --nproc-per-node 2 'my train.py'" in refused.value.hint
 
 

@@ -139,24 +139,24 @@ class JobOnHosts(JobProcesses):
 
     # -- requests
 
-    def ask_each(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
         by_host: dict[str, dict[int, Mapping[str, Any]]] = {}
-        for rank, request in requests.items():
-            by_host.setdefault(self.host_of(rank), {})[rank] = request
+        for rank, message in messages.items():
+            by_host.setdefault(self.host_of(rank), {})[rank] = message
         here = by_host.pop("", {})
         asked = {name: mine for name, mine in by_host.items() if not self._is_late(name)}
         if not asked:
-            return super().ask_each(here, timeout) if here else {}
+            return super().exchange(here, timeout) if here else {}
         with ThreadPoolExecutor(len(asked)) as pool:
             pending = [pool.submit(self._ask_host, name, mine, timeout) for name, mine in asked.items()]
-            answers = super().ask_each(here, timeout) if here else {}
+            answers = super().exchange(here, timeout) if here else {}
             for one in pending:
                 answers |= one.result()
-        return {rank: answers[rank] for rank in requests if rank in answers}
+        return {rank: answers[rank] for rank in messages if rank in answers}
 
-    def _ask_host(self, name: str, requests: Mapping[int, Any], timeout: float) -> dict[int, dict[str, Any]]:
+    def _ask_host(self, name: str, messages: Mapping[int, Any], timeout: float) -> dict[int, dict[str, Any]]:
         try:
-            told = self.links[name].request("ask", requests, timeout, timeout=timeout + _MORE_S)
+            told = self.links[name].request("ask", messages, timeout, timeout=timeout + _MORE_S)
         except WorldError:
             return {}
         self._hosts.links[name].look_anew(LATE_S)  # what is read of their files is not older than the answers

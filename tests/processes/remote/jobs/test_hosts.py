@@ -213,7 +213,7 @@ def test_the_end_of_the_job_ends_what_runs_there_and_leaves_nothing(other):
     process = other.rank(2)
     until(lambda: os.path.exists(os.path.join(other.job, START, "rank2.json")))
     other.hosts.close(end=True)
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(60) == -signal.SIGKILL
     until(lambda: not psutil.pid_exists(agent["pid"]) and not os.path.exists(other.folder))
 
 
