@@ -419,8 +419,8 @@ MUTANTS = (
     Mutant(
         "end-of-a-loop-is-a-skipped-call",
         "rules/hangs/table.py",
-        "(Waits.COLLECTIVE, Awaited.ENDED, Left.LOOP): (\"DDP308\",)",
-        "(Waits.COLLECTIVE, Awaited.ENDED, Left.LOOP): (\"DDP301\",)",
+        '(Waits.COLLECTIVE, Awaited.ENDED, Left.LOOP): ("DDP308",)',
+        '(Waits.COLLECTIVE, Awaited.ENDED, Left.LOOP): ("DDP301",)',
         "a rank with fewer batches is said to skip a call",
         ("rules/hangs/test_ended_ranks.py",),
     ),

@@ -49,6 +49,18 @@ def test_some_rules_are_only_for_runs_without_failures():
     assert found(gives("DDP401", after=(FAILURE,)), failures=(failure,)) == []
 
 
+@pytest.mark.parametrize(("supersedes", "kept"), [(("DDP405",), []), ((), ["DDP405"])])
+def test_what_follows_from_a_failure_is_left_out(supersedes, kept):
+    assert found(gives("DDP405"), failures=(Finding(kind("DDP411", supersedes=supersedes), ""),)) == kept
+
+
+@pytest.mark.parametrize(("place", "kept"), [(1, []), (2, ["DDP316"])])
+def test_some_findings_add_nothing_where_a_failure_names_the_line(place, kept):
+    own = kind("DDP316", once_per_line=True)
+    rule = Rule((own,), lambda _: [Draft("", (0,), at={0: line(place)})])
+    assert found(rule, failures=(Finding(kind("DDP312"), "", (0,), where=((0, line(1)),)),)) == kept
+
+
 def test_a_rule_is_not_asked_without_the_facts_that_it_needs():
     assert found(gives("DDP401", needs=("events", "path"))) == []
 
