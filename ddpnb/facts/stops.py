@@ -254,12 +254,11 @@ def _blocked(
             for rank in sorted(part - held)
             if rank not in standing or standing[rank].state is RankState.ENDED or standing[rank].expired(patience)
         )
-        stop = _of_part(recording, Stop(Waits.NOTHING, Awaited.SILENT, waiting, gone, standing, found_waits))
-        found += [stop] if stop is not None else []
+        found.append(_of_part(recording, Stop(Waits.ANYTHING, Awaited.SILENT, waiting, gone, standing, found_waits)))
     return found
 
 
-def _of_part(recording: Recording, part: Stop) -> Stop | None:
+def _of_part(recording: Recording, part: Stop) -> Stop:
     standing, gone = part.standings, [rank for rank in part.gone if rank in part.standings]
     starting, grouping = part.among(RankState.STARTING), part.among(RankState.CREATING_GROUP)
     ended = tuple(rank for rank in gone if standing[rank].state is RankState.ENDED)
@@ -281,8 +280,8 @@ def _of_part(recording: Recording, part: Stop) -> Stop | None:
     return _of_calls(recording, part, ended)
 
 
-def _of_calls(recording: Recording, part: Stop, ended: tuple[int, ...]) -> Stop | None:
-    """The stop of ranks that wait in calls."""
+def _of_calls(recording: Recording, part: Stop, ended: tuple[int, ...]) -> Stop:
+    """The stop of ranks that wait in calls; as it is where it is not known why they do."""
     calls = part.calls
     p2p = any(call.is_p2p for call in calls.values())
     silent = part.gone and all(endings.is_consequence(recording.ranks[rank]) for rank in ended)
@@ -300,7 +299,7 @@ def _of_calls(recording: Recording, part: Stop, ended: tuple[int, ...]) -> Stop 
         left = from_end(recording, missing, stop.waiting, stop.first, call)
         return replace(stop, gone=missing, left=left)
     if len({call.group.key for call in calls.values()}) < 2:
-        return None
+        return part
     left = from_groups(recording, part.waits_for, calls)
     return replace(part, waits=Waits.COLLECTIVE, awaited=awaited, waiting=tuple(sorted(calls)), left=left)
 

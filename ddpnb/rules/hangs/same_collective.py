@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from ddpnb.facts.reported_calls import all_called, began
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stack_evidence import waiting_lines
+from ddpnb.facts.stops import Stop, Waits
 from ddpnb.model import phrases
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family
+from ddpnb.rules.rule import ERROR, Draft, each, family, say
 
 SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
 _BEYOND_CALLS = (
@@ -31,6 +32,9 @@ _COLLECT = (
 def same_collective(snap: Snapshot) -> Iterable[Draft]:
     """All ranks are in one function at one line, and their stacks show no difference."""
     for stop in stops_of(snap, "DDP318"):
+        if stop.waits is not Waits.STACK:
+            yield _unexplained(snap, stop)
+            continue
         first = stop.standings[stop.waiting[0]]
         yield Draft(
             f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{phrases.at(first.site)}: their stacks show no "
@@ -44,6 +48,29 @@ def same_collective(snap: Snapshot) -> Iterable[Draft]:
             certainty="likely",
             stop=stop,
         )
+
+
+def _unexplained(snap: Snapshot, stop: Stop) -> Draft:
+    """Ranks wait for each other as far as their calls are known, and no difference between them is."""
+    calls = stop.calls
+    silent = tuple(rank for rank in snap.ranks if "path" in snap.unknown(rank))
+    missing = [say("Of {ranks} no path is known.", ranks=silent)] if silent else []
+    return Draft(
+        say("{who} [is|are] blocked, and nothing that was recorded shows why.", stop.waiting),
+        remedy=_BEYOND_CALLS,
+        at={rank: stop.standings[rank].site for rank in stop.waiting},
+        waiting=stop.waiting,
+        evidence=(
+            *each(
+                calls, lambda rank: f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(calls[rank].site)}."
+            ),
+            *missing,
+        ),
+        collective=next(iter(calls.values()), None),
+        certainty="likely",
+        severity="warning",
+        stop=stop,
+    )
 
 
 @family(SAME_COLLECTIVE, after=(ERROR, "DDP306"), needs=("calls",))

@@ -42,6 +42,7 @@ TABLE: dict[tuple[Waits, Awaited, Left | None], tuple[str, ...]] = {
     (Waits.ANYTHING, Awaited.UNRESPONSIVE, None): ("DDP314",),
     (Waits.NOTHING, Awaited.BLOCKED, None): ("DDP313",),
     (Waits.NOTHING, Awaited.UNRESPONSIVE, None): ("DDP314",),
+    (Waits.ANYTHING, Awaited.SILENT, None): ("DDP318",),
     # calls that only the stacks show
     (Waits.STACK, Awaited.ENDED, None): ("DDP102", "DDP301"),
     (Waits.STACK, Awaited.PAST, None): ("DDP102", "DDP301"),
