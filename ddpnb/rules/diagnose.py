@@ -14,9 +14,9 @@ from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules import command_status, engine, reported, unproven
 from ddpnb.rules.causes import frameworks
+from ddpnb.rules.hosts import with_hosts
 from ddpnb.rules.located import located
 from ddpnb.rules.outcome import outcome_of
-from ddpnb.rules.queued import with_hosts
 from ddpnb.rules.settled import is_settled
 
 _PLACED = 4  # ranks whose place in a mesh is named
