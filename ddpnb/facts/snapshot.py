@@ -28,6 +28,7 @@ U = TypeVar("U")
 E = TypeVar("E", bound=Event)
 
 Part = Literal["calls", "events", "stacks", "path"]
+PARTS: tuple[Part, ...] = ("calls", "events", "stacks", "path")
 
 
 class PerRank(dict[int, T], Generic[T]):
@@ -158,7 +159,7 @@ class Snapshot:
 
 
 _OF_RECORDER: frozenset[Part] = frozenset(("calls", "events", "path"))
-_ALL: frozenset[Part] = frozenset(("calls", "events", "stacks", "path"))
+_ALL: frozenset[Part] = frozenset(PARTS)
 
 
 def _not_recorded(record: RankRecord) -> list[Part]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
@@ -10,7 +11,7 @@ from pkgutil import walk_packages
 from types import ModuleType
 
 import ddpnb.rules
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.snapshot import PARTS, Snapshot
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.rules.rule import ERROR, FAILURE, RULES, Draft, Rule
 
@@ -90,14 +91,20 @@ def ask(snap: Snapshot, asked: Sequence[Rule]) -> list[Finding]:
     """
     given = snap.failures
     snap.findings = list(given)
-    final: set[int] = set()  # the identity of findings that are not refined again
-    places = {id(stop): place for place, stop in enumerate(snap.stops)} if any(rule.failure for rule in asked) else {}
+    parts = {part for part in PARTS if snap.knows(part)}
+    possible = [rule for rule in asked if parts.issuperset(rule.needs) and parts.isdisjoint(rule.lacks)]
+    places = (
+        {id(stop): place for place, stop in enumerate(snap.stops)} if any(rule.failure for rule in possible) else {}
+    )
     of_stops: list[tuple[int, Finding]] = [(-1, finding) for finding in given]
-    for rule in asked:
-        if not _applies(snap, rule):
+    final: set[int] = set()  # the identity of findings that are not refined again
+    found = _Found.of(snap)
+    for rule in possible:
+        if not found.leave_open(rule):
             continue
-        known = set[FindingType]() if rule.failure else {finding.type for finding in _not_failures(snap)}
-        for draft in rule.find(snap):
+        drafts = list(rule.find(snap))
+        known = {finding.type for finding in _not_failures(snap)} if drafts and not rule.failure else set[FindingType]()
+        for draft in drafts:
             finding = draft.finding(rule.kinds)
             if draft.instead is not None:
                 _replace(snap, of_stops, draft, finding, final)
@@ -106,11 +113,29 @@ def ask(snap: Snapshot, asked: Sequence[Rule]) -> list[Finding]:
                 snap.findings.append(finding)
             elif finding.type not in known:
                 snap.findings.append(finding)
-        if rule.failure:
+        if drafts:
             of_stops.sort(key=lambda one: one[0])
             snap.failures = tuple(finding for _, finding in of_stops)
-    failures = snap.failures[len(given) :]
-    return [*failures, *_beside(snap)]
+            found = _Found.of(snap)
+    return [*snap.failures[len(given) :], *_beside(snap)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The codes that were found, and those of errors, with ``FAILURE`` and ``ERROR`` for any of them."""
+
+    codes: frozenset[str]
+    causes: frozenset[str]
+
+    @classmethod
+    def of(cls, snap: Snapshot) -> _Found:
+        errors = {finding.code for finding in snap.findings if finding.severity == "error"}
+        causes = errors | ({ERROR} if errors else set[str]()) | ({FAILURE} if snap.failures else set[str]())
+        return cls(frozenset(finding.code for finding in snap.findings), frozenset(causes))
+
+    def leave_open(self, rule: Rule) -> bool:
+        """Whether no cause of what a rule finds was found, and something that it refines was."""
+        return self.causes.isdisjoint(rule.after) and (not rule.refines or not self.codes.isdisjoint(rule.refines))
 
 
 def _replace(
@@ -144,16 +169,3 @@ def _beside(snap: Snapshot) -> list[Finding]:
 def _not_failures(snap: Snapshot) -> list[Finding]:
     failures = {id(failure) for failure in snap.failures}
     return [finding for finding in snap.findings if id(finding) not in failures]
-
-
-def _applies(snap: Snapshot, rule: Rule) -> bool:
-    """Whether the facts that a rule needs are known, no cause of what it finds was found, and something that it refines was."""
-    if not all(map(snap.knows, rule.needs)) or any(map(snap.knows, rule.lacks)):
-        return False
-    if rule.refines and not snap.found(*rule.refines):
-        return False
-    if FAILURE in rule.after and snap.failures:
-        return False
-    if ERROR in rule.after and any(finding.severity == "error" for finding in snap.findings):
-        return False
-    return not any(finding.severity == "error" for finding in snap.found(*rule.after))
