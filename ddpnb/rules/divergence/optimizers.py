@@ -28,8 +28,9 @@ Made = TypeVar("Made", OptimizerMade, ScalerMade)
 def settings_differ(own: Replicas) -> Draft | None:
     """DDP410: the first step of which a setting differs between the optimizers of the ranks."""
     for turn, samples in own.turns("gradients").items():
-        for name in dict.fromkeys(name for sample in samples.values() for name in sample.settings):
-            if split({rank: sample.settings.get(name) for rank, sample in samples.items()}).differs:
+        settings = {rank: sample.settings for rank, sample in samples.items()}
+        for name in dict.fromkeys(name for own_settings in settings.values() for name in own_settings):
+            if split({rank: own_settings.get(name) for rank, own_settings in settings.items()}).differs:
                 return _other_setting(own, turn, samples, name)
     return None
 
