@@ -58,7 +58,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
         return replace(command_status.of_success(decided, as_it_was, given), exit_codes=exit_codes)
     snap = Snapshot.of(recording, patience)
     found = _diagnosis(snap)
-    if end_after_patience or recording.report is not None or not found.errors or None not in found.exit_codes.values():
+    if end_after_patience or not snap.observed or not found.errors or None not in found.exit_codes.values():
         return found
     return unproven.warned(snap, found, _diagnosis(Snapshot.of(recording, unproven.ONLY_PROVEN)))
 

@@ -10,6 +10,7 @@ from ddpnb.model.ending import Ending
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.stacks import Frame, Stack
+from ddpnb.rules import diagnose as module
 from ddpnb.views.board import tiles
 from ddpnb.views.status import status
 from tests.rules.recordings import Script, diagnose
@@ -82,6 +83,12 @@ def test_a_rank_that_is_blocked_elsewhere():
     assert [site.line for _, site in finding.where] == [SCRIPT.line("setup"), SCRIPT.line("reduce")]
     assert any("rank 0 has stood in all_reduce for 20 s" in text for text in finding.evidence)
     assert not any("init_process_group" in text for text in finding.evidence)  # whether it was called is not known
+
+
+def test_no_second_look_can_prove_more():
+    taken = recording(rank(0, frame("reduce"), "all_reduce"), rank(1, frame("setup")))
+    found_at_once = module.diagnose(taken)
+    assert (found_at_once.outcome, found_at_once.errors[0].code) == ("hang", "DDP313")
 
 
 def test_a_rank_that_is_behind_the_call_did_not_make_it():
