@@ -41,6 +41,11 @@ def replicas_of(recording: Recording) -> tuple[Replicas, ...]:
     )
 
 
+def kept_together(recording: Recording) -> tuple[Replicas, ...]:
+    """Those that a wrapper or the script keeps equal."""
+    return tuple(own for own in replicas_of(recording) if own.model.wrapper or own.kept_equal is not None)
+
+
 class Replicas:
     """The ranks' replicas of one model."""
 

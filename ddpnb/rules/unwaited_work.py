@@ -45,9 +45,6 @@ def _may_be_async(source: str) -> bool:
     return "async_op" in source or "isend" in source or "irecv" in source
 
 
-_WAIT = "Keep the handle and call handle.wait() before the tensor is read, changed or freed."
-
-
 def _unwaited(snap: Snapshot, path: str, one: Unwaited, ranks: list[int], dropped: list[int]) -> Draft:
     """``dropped``: the ranks whose Work was deleted before anything waited for it, which is proof that it was asynchronous.
 

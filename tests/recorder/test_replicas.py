@@ -144,13 +144,13 @@ def test_what_comes_with_a_forward(watched):
     model(broken)
     found = watched.samples("forward")
     names = ("sync", "training", "buffers_synced", "inputs_finite", "forwards")
-    assert [[s.number(name) for name in names] for s in found] == [
+    assert [[getattr(s, name) for name in names] for s in found] == [
         [1, 1, 1, 1, 1],
         [0, 1, 1, 1, 2],
         [1, 0, 0, 1, 3],  # DDP leaves the buffers alone in a forward after one under no_sync
         [1, 0, 1, 0, 4],
     ]
-    digests = [s.number("inputs_hash") for s in found]
+    digests = [s.inputs_hash for s in found]
     assert digests[1] == digests[2] and len(set(digests)) == 3
     assert found[0].facts["inputs"] == "(float32[2d])"
 
@@ -166,9 +166,9 @@ def test_what_comes_before_a_step(watched):
     optimizer.step()
     optimizer.step()
     first, second = watched.samples("gradients")
-    assert [first.number(name) for name in ("forwards", "synced", "backwards", "bypass")] == [2, 1, 2, 0]
-    assert [second.number(name) for name in ("forwards", "synced", "backwards")] == [0, 0, 0]
-    assert (first.number("lr"), first.number("group 1: lr"), first.number("beta 1")) == (0.25, 0.5, 0.999)
+    assert [getattr(first, name) for name in ("forwards", "synced", "backwards", "bypass")] == [2, 1, 2, 0]
+    assert [getattr(second, name) for name in ("forwards", "synced", "backwards")] == [0, 0, 0]
+    assert tuple(first.settings[name] for name in ("lr", "group 1: lr", "beta 1")) == (0.25, 0.5, 0.999)
     assert first.facts["optimizer"] == "AdamW"
     assert set(held(first)) == set(PARAMETERS) and held(first)["norm.weight"]
 
@@ -191,10 +191,10 @@ def test_the_loss_clipping_and_scaling(watched):
     scaler.step(optimizer)
     scaler.update()
     found = {s.kind: s for s in watched.samples()}
-    assert found["backward"].number("loss") == pytest.approx(4 * loss.item())
-    assert sorted(found["backward"].numbers("factor")) == [0.125, 4.0]
-    assert found["clip"].number("norm") == float(total) and found["clip"].number("max_norm") == 0.5
-    assert found["scale"].number("scale") == 4.0
+    assert found["backward"].loss == pytest.approx(4 * loss.item())
+    assert sorted(found["backward"].factors) == [0.125, 4.0]
+    assert found["clip"].norm == float(total) and found["clip"].max_norm == 0.5
+    assert found["scale"].scale == 4.0
     assert len(watched.samples("clip")) == 1  # two names of one function
 
 
@@ -220,7 +220,7 @@ def test_what_happened_to_gradients_since_they_were_synchronised(watched):
         train(*changes)
     train(sync=False)
     optimizer.step()  # of gradients of which nothing was seen
-    told = [(s.number("as_reduced"), s.number("as_left")) for s in watched.samples("gradients")]
+    told = [(s.as_reduced, s.as_left) for s in watched.samples("gradients")]
     assert told == [(1, 1), (0, 1), (0, 0), (0, 0), (0, 1), (-1, -1), (-1, -1)]
 
 
@@ -232,10 +232,10 @@ def test_unscaling_is_what_torch_did(watched):
     scaler.step(optimizer)
     scaler.update()
     (sample,) = watched.samples("gradients")
-    assert (sample.number("as_reduced"), sample.number("as_left")) == (0, 1)
+    assert (sample.as_reduced, sample.as_left) == (0, 1)
     (made,) = watched.events(ScalerMade)
     assert (made.init_scale, made.enabled, made.site.file) == (4.0, True, __file__)
-    assert watched.samples("scale")[0].number("made") == made.number
+    assert watched.samples("scale")[0].made == made.number
 
 
 @pytest.mark.usefixtures("alone")
@@ -397,7 +397,7 @@ def test_in_the_long_run_few_steps_are_looked_at(watched):
     assert [s.step for s in gradients] == seen
     assert [s.turn for s in forwards] == [step + 1 for step in seen]
     assert [s.step for s in watched.samples("updated")] == sorted({*seen, *(step + 1 for step in seen)})
-    assert all(s.number("forwards") == s.number("backwards") == 1 for s in gradients)
+    assert all(s.forwards == s.backwards == 1 for s in gradients)
     assert BoxReader(watched.box.memory).status.forwards == 203
 
 
@@ -417,7 +417,7 @@ def test_a_step_of_many_forwards_is_looked_at_all_the_same(watched):
             model(batch(step)).sum().backward()
         optimizer.step()
     assert [s.step for s in watched.samples("gradients")] == [0, 1]
-    assert [s.number("forwards") for s in watched.samples("gradients")] == [100, 100]
+    assert [s.forwards for s in watched.samples("gradients")] == [100, 100]
 
 
 def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
@@ -429,7 +429,7 @@ def test_a_loss_that_is_no_number_is_told_of_every_step(watched):
         optimizer.zero_grad()
     told = watched.samples("backward")
     assert [s.turn for s in told] == [1, 2, 3, 7]
-    assert math.isnan(told[-1].number("loss"))
+    assert math.isnan(told[-1].loss)
 
 
 def test_losses_that_stay_no_numbers_are_looked_at_ever_more_rarely(watched):

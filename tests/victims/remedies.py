@@ -16,6 +16,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, TensorDataset
 
 
+DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
+
+
 def wrapped(net=None, **options):
     torch.manual_seed(0)
     model = DistributedDataParallel(net or nn.Linear(4, 1), **options)
@@ -57,14 +60,44 @@ class Lines(IterableDataset):
         return (torch.ones(4) * n * self.count for n in range(1, 1 + self.count))
 
 
+def while_all_have_one(loader):
+    """Its batches, as long as all ranks have one."""
+    batches = iter(loader)
+    while total((rows := next(batches, None)) is not None, dist.ReduceOp.MIN):
+        yield rows
+
+
 def iterable_data_of_other_length(rank, remedied):
     model, optimizer = wrapped()
-    count = 6 - 2 * rank
-    loader = DataLoader(Lines(count), batch_size=1)
+    loader = DataLoader(Lines(6 - 2 * rank), batch_size=1)
     if remedied:
-        loader = islice(loader, int(total(count, dist.ReduceOp.MIN)))
+        loader = while_all_have_one(loader)
     for rows in loader:
         train(optimizer, model(rows).sum())
+
+
+def part_of_other_length(rank, remedied):
+    """The minimum is of the loader that the finding names."""
+    model, optimizer = wrapped()
+    loader = DataLoader(TensorDataset(DATA.tensors[0][: 12 - 4 * rank] + rank), batch_size=2)
+    count = int(total(len(loader), dist.ReduceOp.MIN)) if remedied else len(loader)
+    for (rows,) in islice(loader, count) if remedied else loader:
+        train(optimizer, model(rows / 64).sum())
+
+
+def other_batch_size(rank, remedied):
+    model, optimizer = wrapped()
+    sampler = DistributedSampler(DATA)
+    loader = DataLoader(DATA, batch_size=2 if remedied else 2 + 2 * rank, sampler=sampler)
+    epochs(model, optimizer, loader, sampler, 1)
+
+
+def until_a_loss(rank, remedied):
+    model, optimizer = wrapped()
+    step, goal = 0, 4 - rank
+    while (total(step < goal, dist.ReduceOp.MIN) > 0) if remedied else step < goal:
+        train(optimizer, model(batch(rank, step)).sum())
+        step += 1
 
 
 def uneven_batches_with_join(rank, remedied):
@@ -73,9 +106,37 @@ def uneven_batches_with_join(rank, remedied):
     from torch.distributed.algorithms.join import Join
 
     model, optimizer = wrapped()
-    with Join([model]) if remedied else nullcontext():
-        for step in range(6 - 2 * rank):
-            train(optimizer, model(batch(rank, step)).sum())
+    for epoch in range(2):
+        with Join([model]) if remedied else nullcontext():
+            for step in range(6 - 2 * rank):
+                train(optimizer, model(batch(rank, 10 * epoch + step)).pow(2).sum())
+
+
+def uneven_batches_with_adam(rank, remedied):
+    """Join would make replicas differ in the second epoch."""
+    model, _ = wrapped()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    count = 6 - 2 * rank
+    if remedied:
+        count = int(total(count, dist.ReduceOp.MIN))
+    for epoch in range(2):
+        for step in range(count):
+            train(optimizer, model(batch(rank, 10 * epoch + step)).pow(2).sum())
+
+
+def adam_after_join(rank, remedied):
+    from torch.distributed.algorithms.join import Join
+
+    model, _ = wrapped()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        with Join([model]):
+            for step in range(6 - 2 * rank):
+                train(optimizer, model(batch(rank, 10 * epoch + step)).pow(2).sum())
+        if remedied:
+            for state in optimizer.state.values():
+                for value in state.values():
+                    dist.broadcast(value, src=0)
 
 
 def branch_of_one_rank(rank, remedied):
@@ -210,9 +271,6 @@ def frozen_when_wrapped(rank, remedied):
         train(optimizer, model(batch(rank, step)).sum())
 
 
-DATA = TensorDataset(torch.arange(64.0).reshape(16, 4))
-
-
 def epochs(model, optimizer, loader, sampler=None, count=2):
     for epoch in range(count):
         if sampler is not None:
@@ -262,6 +320,52 @@ def loaded_on_one_rank(rank, remedied):
             model.module.load_state_dict(torch.load(path))
         for step in range(3):
             train(optimizer, model(batch(rank, step)).sum())
+
+
+def unused_parameters(rank, remedied):
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(4, 1), nn.Linear(4, 1)
+
+        def forward(self, rows):
+            return self.used(rows)
+
+    model, optimizer = wrapped(Net(), find_unused_parameters=remedied)
+    for step in range(3):
+        train(optimizer, model(batch(rank, step)).sum())
+
+
+def other_model(rank, remedied):
+    classes = 3 + rank
+    if remedied:
+        classes = int(total(classes, dist.ReduceOp.MAX))
+    model, optimizer = wrapped(nn.Linear(4, classes))
+    train(optimizer, model(batch(rank)).sum())
+
+
+def other_learning_rate(rank, remedied):
+    model, _ = wrapped()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1 if remedied else 0.1 * (1 + rank))
+    for step in range(3):
+        train(optimizer, model(batch(rank, step)).sum())
+
+
+def converted_after_wrapping(rank, remedied):
+    """SyncBatchNorm needs a GPU."""
+    model, optimizer = wrapped(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)))
+    if not remedied:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    train(optimizer, model(batch(rank)).sum())
+
+
+def hook_of_one_rank(rank, remedied):
+    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+    model, optimizer = wrapped()
+    if rank == 1 or remedied:
+        model.register_comm_hook(None, fp16_compress_hook)
+    train(optimizer, model(batch(rank)).sum())
 
 
 def work_discarded(rank, remedied):

@@ -12,10 +12,10 @@ from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import frames_at, in_backward
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
-from ddpnb.rules.divergence import replicas
 from ddpnb.rules.divergence.optimizers import STATE_ON_ONE_RANK
+from ddpnb.rules.divergence.replicas import replicas
 from ddpnb.rules.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
-from ddpnb.rules.rule import Draft, explained, family, refined
+from ddpnb.rules.rule import Draft, explained, family, findings_of, refined
 
 _SHARDED = (
     "/torch/distributed/checkpoint/",
@@ -42,7 +42,7 @@ def not_synchronised(snap: Snapshot) -> Iterable[Draft]:
         # A rank that left its loop is in other micro-batches from there on.
         if not (waits or differs or uneven) or (uneven and jumped(snap.recording, finding.culprits, finding.waiting)):
             continue
-        for better in replicas.find(snap.recording):
+        for better in findings_of(snap.recording, replicas):
             if better.type in (FORWARD_BYPASSED, SYNC_SKIPPED):
                 yield explained(finding, better, collective=finding.collective)
                 break

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.digests import models_of
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.recording import Recording
-from ddpnb.rules.divergence import call_swaps, comm_hooks, ddp_setup, model_differs
-from ddpnb.rules.divergence.call_swaps import CONCURRENT_USE
-from ddpnb.rules.rule import Draft, explained, family, refined
+from ddpnb.rules.divergence.call_swaps import CONCURRENT_USE, concurrent_use
+from ddpnb.rules.divergence.comm_hooks import comm_hooks
+from ddpnb.rules.divergence.devices import devices
+from ddpnb.rules.divergence.model_differs import model_differs
+from ddpnb.rules.divergence.stale_parameters import stale_parameters
+from ddpnb.rules.divergence.sync_batchnorm import sync_batchnorm
+from ddpnb.rules.rule import Draft, explained, family, findings_of, refined
 
 MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
 
@@ -25,23 +28,16 @@ def other_model(snap: Snapshot) -> Iterable[Draft]:
         concerned = snap.ranks.among(finding.concerned)
         # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
         if any(wrap.state != "done" for record in concerned.values() for wrap in record.events(ModelWrapped)):
-            found = (
-                model_differs.find({rank: model for rank, model in models.items() if model.wrapper})
-                for models in reversed(models_of(snap.recording).values())
-            )
-            better = next((one for one in found if one is not None), None)
-            if better is not None:
+            for better in findings_of(snap.recording, model_differs)[-1:]:
                 yield explained(finding, better, collective=finding.collective)
 
 
 @family(after=("DDP202", "DDP403", "DDP404", "DDP412"), refines=MISMATCHES, failure=True, gives=("DDP416",))
 def other_hook(snap: Snapshot) -> Iterable[Draft]:
     """The ranks reduce with different communication hooks."""
-    better = comm_hooks.find(snap.recording)
-    if better is None:
-        return
-    for finding in snap.found(*MISMATCHES):
-        yield explained(finding, better, collective=finding.collective)
+    for better in findings_of(snap.recording, comm_hooks):
+        for finding in snap.found(*MISMATCHES):
+            yield explained(finding, better, collective=finding.collective)
 
 
 @family(
@@ -52,11 +48,9 @@ def other_hook(snap: Snapshot) -> Iterable[Draft]:
 )
 def two_threads(snap: Snapshot) -> Iterable[Draft]:
     """Two threads of a rank have made calls in one group at once."""
-    better = call_swaps.concurrent_use(snap.recording)
-    if better is None:
-        return
-    for finding in snap.found(*MISMATCHES, "DDP301"):
-        yield explained(finding, better, severity="error")
+    for better in findings_of(snap.recording, concurrent_use):
+        for finding in snap.found(*MISMATCHES, "DDP301"):
+            yield explained(finding, better, severity="error")
 
 
 @family(
@@ -126,13 +120,17 @@ def failed_by_setup(snap: Snapshot) -> Iterable[Draft]:
     yield from _by_setup(snap, "DDP312")
 
 
+#: How models, hooks and optimizers were set up, which may explain a failure.
+SETUPS = (devices, model_differs, comm_hooks, sync_batchnorm, stale_parameters)
+
+
 def _by_setup(snap: Snapshot, *codes: str) -> Iterable[Draft]:
     for finding in snap.found(*codes):
         failed = set(finding.culprits) or finding.concerned
         ends = snap.ranks.among(failed).of(lambda record: record.ending).values()
         if any(e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in ends):
             continue  # the script's own statement raised it
-        for better in ddp_setup.find(snap.recording):
+        for better in (one for setup in SETUPS for one in findings_of(snap.recording, setup)):
             if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
                 waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
                 yield explained(finding, better, waiting=() if better.sides else waiting)

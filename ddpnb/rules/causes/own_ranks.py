@@ -11,8 +11,8 @@ from ddpnb.facts.stacks import frames_of
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
 from ddpnb.rules.causes.blocked import blocked_alone
-from ddpnb.rules.environment import own_ranks
-from ddpnb.rules.rule import Draft, explained, family
+from ddpnb.rules.environment.own_ranks import own_ranks
+from ddpnb.rules.rule import Draft, explained, family, findings_of
 
 _JOINING = re.compile(r"EADDRINUSE|address already in use|init_process_group|rendezvous", re.IGNORECASE)
 _PROCESSES = re.compile(r"/multiprocessing/|/subprocess\.py$")
@@ -22,7 +22,7 @@ _NEAR = 6  # of the frames of a rank
 @family(refines=("DDP312", "DDP313"), failure=True, gives=("DDP707",))
 def own_ranks_failed(snap: Snapshot) -> Iterable[Draft]:
     """The processes of several ranks claim one address, or a rank waits for the processes that it started as ranks."""
-    cause = own_ranks.find(snap.recording)
+    cause = next(iter(findings_of(snap.recording, own_ranks)), None)
     if cause is None:
         return
     for finding in (*snap.found("DDP312"), *blocked_alone(snap, "DDP313")):

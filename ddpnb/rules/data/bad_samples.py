@@ -9,13 +9,13 @@ from itertools import combinations
 from ddpnb.facts.digests import by_turn, differing, of_step
 from ddpnb.facts.loading import dataset_of, replica_groups, side_by_side, views
 from ddpnb.facts.places import moments
+from ddpnb.facts.replicas import kept_together
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.models import LossNotFinite, ScalerMade
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
-from ddpnb.rules.data.inputs import replicas
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, say
 
 BAD_SAMPLE = FindingType("DDP508", "bad-sample")
@@ -31,11 +31,11 @@ def bad_samples(snap: Snapshot) -> Iterable[Draft]:
     """By the batches of the loaders, else by the inputs of the models; NaN where it is first seen."""
     found = [draft for group in replica_groups(snap.recording) for draft in _other_kind(snap, group)]
     of_models: list[Draft] = []
-    for number, model in replicas(snap.recording):
+    for own in kept_together(snap.recording):
         # Of the moments at which numbers were not finite only the earliest: what comes later may follow from it.
-        bad = [*_bad_values(snap.recording, number, model), *_bad_gradient(snap.recording, number)]
+        bad = [*_bad_values(snap.recording, own.number, own.model), *_bad_gradient(snap.recording, own.number)]
         of_models += [min(bad, key=lambda one: one[0])[1]] if bad else []
-        of_models += _other_structure(snap.recording, number)
+        of_models += _other_structure(snap.recording, own.number)
     known = {draft.kind for draft in found}
     return [*found, *(draft for draft in of_models or _first_losses(snap) if draft.kind not in known)]
 

@@ -9,6 +9,8 @@ from ddpnb.facts.places import moments
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.uneven_loaders import uneven_loops
 from ddpnb.model import phrases
+from ddpnb.model.recording import Recording
+from ddpnb.rules.data.even_batches import measures
 from ddpnb.rules.rule import Draft, each, rule, say
 
 
@@ -20,10 +22,12 @@ def batches(snap: Snapshot) -> Iterable[Draft]:
     stopped = bool(snap.found("DDP308"))
     found = None if over else uneven_loops(snap.recording, stopped=stopped)
     if found is not None:
-        yield _uneven(*found)
+        yield _uneven(snap.recording, *found)
 
 
-def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: Sequence[int]) -> Draft:
+def _uneven(
+    recording: Recording, loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: Sequence[int]
+) -> Draft:
     rest = phrases.besides(sorted(loops), culprits)
     more = max((counts[rank] for rank in rest if rank in counts), default=None)
     return Draft(
@@ -35,7 +39,7 @@ def _uneven(loops: Mapping[int, Loop], counts: Mapping[int, int], culprits: Sequ
         )
         + f"{phrases.ranks(rest)} {phrases.verb(rest, 'has', 'have')} {'more' if more is None else more}.",
         culprits,
-        "Give all ranks the same number of batches (DistributedSampler, drop_last=True), or train under Join.",
+        f"Give all ranks the same number of batches: {measures(recording, loops, loops[culprits[0]].site)}.",
         loops,
         evidence=each(
             sorted(loops),

@@ -6,33 +6,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import combinations, product
 
-from ddpnb.facts.digests import by_turn, models_of
-from ddpnb.facts.once import once
+from ddpnb.facts.digests import by_turn
+from ddpnb.facts.replicas import kept_together
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.data import LoaderSeen
-from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model
 from ddpnb.rules.data.samplers import DATASET_DIFFERS, SAME_DATA
-from ddpnb.rules.divergence.manual_replicas import together
 from ddpnb.rules.rule import Draft, of_samples, say
 
 _ALIKE = 3  # turns in which batches must be the same before that is no coincidence
 
 
-@once
-def replicas(recording: Recording) -> list[tuple[int, Model]]:
-    """The models of which ranks hold replicas, wrapped or kept equal by the script: number and model."""
-    return [
-        (number, models[min(models)])
-        for number, models in models_of(recording).items()
-        if len(models) > 1 and together(recording, number, models)
-    ]
-
-
 def of_models(snap: Snapshot) -> Iterable[Draft]:
-    for number, _ in replicas(snap.recording):
+    for own in kept_together(snap.recording):
         for look in (_same_inputs, _overlapping):
-            if (draft := look(snap, number)) is not None:
+            if (draft := look(snap, own.number)) is not None:
                 yield draft
 
 

@@ -9,7 +9,7 @@ from ddpnb.facts.digests import Difference, Split, extent
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.models import LoadFailed, StateLoaded
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 from ddpnb.rules.rule import Draft, say
@@ -43,11 +43,6 @@ def draft_of(
         **more,
     }
     return Draft(summary, tuple(culprits), remedy, evidence=tuple(evidence), kind=kind, tensors=tensors[:20], **fields)
-
-
-def finding_of(kind: FindingType, *args: Any, **more: Any) -> Finding:
-    """The same as a Finding."""
-    return draft_of(kind, *args, **more).finding((kind,))
 
 
 def either(one: str, tie: str, culprits: Sequence[int], ranks: Iterable[int], **words: Any) -> str:

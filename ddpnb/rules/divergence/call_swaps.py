@@ -6,13 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from ddpnb.facts.once import once
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.events.models import CommHook
-from ddpnb.model.findings import Finding, FindingType, Hint
+from ddpnb.model.findings import FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.rule import Draft, family, say
 from ddpnb.source.branches import function_at, relation
@@ -23,15 +22,6 @@ _CHECKPOINT = "torch.distributed.checkpoint"
 _NEAR = 64  # calls between the two places of an exchange
 
 Place = tuple[str, int]
-
-
-@family(CONCURRENT_USE, ORDER_SWAP, after=("DDP411", "DDP503"))
-def call_swaps(snap: Snapshot) -> Iterable[Draft]:
-    """The silent cases: every call was matched with one of the same signature."""
-    if threads := _concurrent_use(snap.recording):
-        yield threads
-    elif swap := _order_swap(snap.recording):
-        yield swap
 
 
 def _place(call: Call) -> Place:
@@ -61,13 +51,15 @@ def _statement(recording: Recording, place: Callable[[Call], Place]) -> Callable
     return words
 
 
-def _order_swap(recording: Recording) -> Draft | None:
-    """DDP309: at two sequence numbers some ranks are at each other's lines: they called them in the opposite order.
+@family(ORDER_SWAP, after=("DDP310", "DDP411", "DDP503"))
+def order_swap(snap: Snapshot) -> Iterable[Draft]:
+    """At two sequence numbers some ranks are at each other's lines: they called them in the opposite order.
 
     Only an exchange counts: that ranks call from different lines is legal (a root and the others). In
     a rank that skipped a call all later ones are shifted too; that is another matter, and ends unevenly.
     """
-    for group in collectives(recording).values():
+    recording = snap.recording
+    for group in collectives(recording).values() if not snap.found("DDP310") else ():
         common = _of_all_ranks(group)
         ranks = group[max(group)].calls.keys()
         if any(not collective.calls.keys() <= ranks for collective in group.values()):
@@ -94,8 +86,8 @@ def _order_swap(recording: Recording) -> Draft | None:
                         rank: _site(recording, place(one.calls[rank])) or one.calls[rank].site
                         for rank in (*swapped, *usual)
                     }
-                    return _swap((one, other), swapped, usual, sites, guessed=guessed)
-    return None
+                    yield _swap((one, other), swapped, usual, sites, guessed=guessed)
+                    return
 
 
 def _decided_anew(recording: Recording, here: Mapping[int, Call], between: Sequence[Collective]) -> bool:
@@ -204,31 +196,25 @@ def _told(site: Site) -> str:
     return f"{site} (called at {site.via})" if site.via else str(site)
 
 
-def concurrent_use(recording: Recording) -> Finding | None:
-    """The same as a Finding, for calls of threads that hang."""
-    found = _concurrent_use(recording)
-    return found.finding((CONCURRENT_USE,)) if found is not None else None
-
-
-@once
-def _concurrent_use(recording: Recording) -> Draft | None:
-    """DDP310: two threads of a rank have calls of one group in flight at the same time.
+@family(CONCURRENT_USE, after=("DDP411", "DDP503"))
+def concurrent_use(snap: Snapshot) -> Iterable[Draft]:
+    """Two threads of a rank have calls of one group in flight at the same time.
 
     On a CUDA device DDP's own calls come from autograd's threads, so only calls on the CPU count. A communication
     hook that makes one call when another is done (PowerSGD) makes it in a thread of gloo's.
     """
-    found = {rank: pair for rank, record in sorted(recording.ranks.items()) if (pair := _overlap(record)) is not None}
+    found = snap.ranks.of(_overlap)
     if not found:
-        return None
+        return
     seen = min(found)
     one, other = found[seen]
-    for rank, record in recording.ranks.items():
+    for rank, record in snap.ranks.items():
         if rank not in found and (alike := _from_both(record, one, other)) is not None:
             found[rank] = alike
     culprits = tuple(sorted(found))
-    orders = _orders_differ(recording, one.group.key)
+    orders = _orders_differ(snap.recording, one.group.key)
     saving = any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
-    return Draft(
+    yield Draft(
         f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
         culprits,
         'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
@@ -236,14 +222,14 @@ def _concurrent_use(recording: Recording) -> Draft | None:
         if saving
         else "Give each thread its own group (dist.new_group, created on all ranks in the same order), or issue all calls from one thread.",
         {rank: last if last.site != NO_SITE else first for rank, (first, last) in found.items()},
-        waiting=phrases.besides(sorted(recording.ranks), culprits),
+        waiting=phrases.besides(snap.ranks, culprits),
         evidence=(
             f"Rank {seen}: {one.title} {one.site.placed} and {other.title} {other.site.placed}, in two threads.",
             *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
         kind=CONCURRENT_USE,
         collective=other,
-        severity="error" if orders or _harmed(recording) else "warning",
+        severity="error" if orders or _harmed(snap.recording) else "warning",
     )
 
 

@@ -8,9 +8,8 @@ from collections.abc import Iterable
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import CommHook
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.rule import Draft, differ, findings_of, rule
+from ddpnb.model.recording import RankRecord
+from ddpnb.rules.rule import Draft, differ, rule
 
 _PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
 _OF_TORCH = "torch.distributed.algorithms.ddp_comm_hooks."
@@ -58,7 +57,3 @@ def _settings(hook: CommHook) -> str:
     """The settings of a hook, without those that may differ between ranks."""
     settings = sorted(hook.settings.items())
     return ", ".join(f"{name}={value}" for name, value in settings if not _PERSONAL.search(name))[:400]
-
-
-def find(recording: Recording) -> Finding | None:
-    return next(iter(findings_of(recording, comm_hooks)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpnb.facts.digests import differing
@@ -16,7 +16,7 @@ from ddpnb.model.calls import Call
 from ddpnb.model.events.models import OptimizerSeen
 from ddpnb.model.events.startup import InitProcessGroup
 from ddpnb.model.findings import Hint
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import RankRecord
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.rules.divergence.builder import draft_of, few, how_far, since_steps
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ, settings_differ
@@ -32,12 +32,6 @@ _ALIKE = 1e-3  # of a norm
 _METRIC = 256  # elements: calls on so few, compared with the model, carry a loss or a count
 _SHARE = 4
 _FEW = 16  # elements of a vector, such as a bias, that a metric may have too
-
-
-def together(recording: Recording, number: int, _models: Mapping[int, Model]) -> bool:
-    """Whether these models are replicas of each other: wrapped, or kept equal by the script."""
-    own = next((one for one in replicas_of(recording) if one.number == number), None)
-    return own is not None and bool(own.model.wrapper or own.kept_equal is not None)
 
 
 def by_hand(own: Replicas) -> Draft | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from ddpnb.facts.digests import models_of
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.model.findings import FindingType
 from ddpnb.model.replicas import Model, TensorSpec
 from ddpnb.rules.rule import Draft, family, say
 
@@ -34,11 +34,6 @@ def model_differs(snap: Snapshot) -> Iterable[Draft]:
     """The ranks wrap models with different tensors, or with another order or dtype of the same ones."""
     for models in models_of(snap.recording).values():
         yield from _differ({rank: model for rank, model in models.items() if model.wrapper})
-
-
-def find(models: Mapping[int, Model]) -> Finding | None:
-    """The same of one model."""
-    return next((draft.finding((MODEL_DIFFERS,)) for draft in _differ(models)), None)
 
 
 def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from ddpnb.facts.digests import by_turn, of_step
+from ddpnb.facts.replicas import kept_together
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
-from ddpnb.rules.data.inputs import replicas
-from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scaler_differs
+from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, rule, say
 
 _Scale = tuple[str, tuple[float, ...]]  # the last operations of a loss, and its factors
@@ -20,8 +20,8 @@ _Scale = tuple[str, tuple[float, ...]]  # the last operations of a loss, and its
 @rule("DDP402", "rank-dependent-branch")
 def other_parameters(snap: Snapshot) -> Iterable[Draft]:
     """find_unused_parameters=True hides that the ranks use different parameters."""
-    for number, model in replicas(snap.recording):
-        yield from _unused(snap.recording, number, model)
+    for own in kept_together(snap.recording):
+        yield from _unused(snap.recording, own.number, own.model)
 
 
 def _unused(recording: Recording, number: int, model: Model) -> Iterator[Draft]:
@@ -67,11 +67,11 @@ def _other_branch(model: Model, turn: int, samples: Mapping[int, Sample], told: 
 @family(SCALING_DIFFERS, after=(SCALING_DIFFERS.code,))
 def weights(snap: Snapshot) -> Iterable[Draft]:
     """Losses of another scale, or gradients that each rank clips by its own norm."""
-    for number, model in replicas(snap.recording):
+    for own in kept_together(snap.recording):
         # Where the scalers differ, losses and norms differ as a consequence.
-        if not model.wrapper or not scaler_differs(snap.recording, number):
-            yield from _scaled(snap.recording, number)
-            yield from _clipped(snap.recording, number)
+        if not own.model.wrapper or not scales_differ(own):
+            yield from _scaled(snap.recording, own.number)
+            yield from _clipped(snap.recording, own.number)
 
 
 def _scaled(recording: Recording, number: int) -> Iterator[Draft]:

@@ -9,11 +9,10 @@ from typing import TypeVar
 
 from ddpnb.facts.digests import Difference, Past, against_past, last_common, split
 from ddpnb.facts.places import Placed
-from ddpnb.facts.replicas import Replicas, Turns, replicas_of
+from ddpnb.facts.replicas import Replicas, Turns
 from ddpnb.model import phrases
 from ddpnb.model.events.models import OptimizerMade, ScalerMade, SchedulerStepped, StateLoaded
 from ddpnb.model.findings import Certainty, FindingType
-from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 from ddpnb.rules.divergence.builder import draft_of, either, how_far, loaded_alone, loads
 from ddpnb.rules.rule import FEW, Draft, each, say
@@ -240,11 +239,6 @@ def _restored_alone(
         kind=STATE_ON_ONE_RANK,
         certainty="likely",
     )
-
-
-def scaler_differs(recording: Recording, number: int) -> Draft | None:
-    """The same, of a model by its number."""
-    return next((scales_differ(own) for own in replicas_of(recording) if own.number == number), None)
 
 
 def scales_differ(own: Replicas) -> Draft | None:

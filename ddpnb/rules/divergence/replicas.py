@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ddpnb.facts.once import once
 from ddpnb.facts.replicas import Replicas, replicas_of
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.data import JoinEntered
 from ddpnb.model.events.models import CommHook
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import RankRecord
 from ddpnb.rules.divergence.buffers import BUFFER_DRIFT, buffers_differ, ignored_differ
 from ddpnb.rules.divergence.gradients import GRAPH_CHANGED, gradients_differ
+from ddpnb.rules.divergence.joined import after_join
 from ddpnb.rules.divergence.manual_replicas import by_hand
 from ddpnb.rules.divergence.optimizers import (
     OPTIMIZER_DIFFERS,
@@ -37,7 +36,6 @@ from ddpnb.rules.divergence.parameter_edit import (
     since_earlier_run,
     unlike_from_the_start,
 )
-from ddpnb.rules.divergence.stale_parameters import stale_parameters
 from ddpnb.rules.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED, bypassed, sync_differs
 from ddpnb.rules.rule import Draft, family
 from ddpnb.rules.unwaited_work import WORK_NOT_WAITED
@@ -88,28 +86,14 @@ CAUSES: tuple[Callable[[Replicas], Draft | None], ...] = (
 )
 
 
-@family(REPLICA_DRIFT, OPTIMIZER_DIFFERS)
-def stale(snap: Snapshot) -> Iterable[Draft]:
-    """Parameters were replaced after the model was wrapped, or after the optimizer was built."""
-    return stale_parameters(snap)
-
-
 @family(*_KINDS, after=(*MIXED, *SETUP, REPLICA_DRIFT.code, OPTIMIZER_DIFFERS.code))
 def replicas(snap: Snapshot) -> Iterable[Draft]:
     """The first thing that went wrong with the replicas of each model."""
-    return _drafts(snap.recording)
-
-
-def find(recording: Recording) -> list[Finding]:
-    """The same as Findings, for the rules of other subjects that ask whether replicas differ."""
-    return [draft.finding(_KINDS) for draft in _drafts(recording)]
-
-
-@once
-def _drafts(recording: Recording) -> list[Draft]:
-    if any(map(_diverge_by_design, recording.ranks.values())):
-        return []
-    return [draft for own in replicas_of(recording) for draft in _of(own)]
+    if any(map(_diverge_by_design, snap.ranks.values())):
+        yield from after_join(snap)
+        return
+    for own in replicas_of(snap.recording):
+        yield from _of(own)
 
 
 def _of(own: Replicas) -> Iterator[Draft]:

@@ -9,15 +9,15 @@ from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.models import OptimizerSeen, ParametersReplaced
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import RankRecord
 from ddpnb.rules.divergence.optimizers import OPTIMIZER_DIFFERS
 from ddpnb.rules.divergence.parameter_edit import REPLICA_DRIFT
-from ddpnb.rules.rule import Draft, say
+from ddpnb.rules.rule import Draft, family, say
 
 _SURELY = 3  # backward passes after which an optimizer step would have been seen
 
 
+@family(REPLICA_DRIFT, OPTIMIZER_DIFFERS)
 def stale_parameters(snap: Snapshot) -> Iterable[Draft]:
     """Parameters came into the module after it was wrapped; else the optimizer holds tensors that are not the model's."""
     if replaced := snap.every(ParametersReplaced).of(lambda events: events[0]):
@@ -109,8 +109,3 @@ def _holds_nothing(record: RankRecord, one: OptimizerSeen) -> bool:
     trained = {t.name for m in models for t in m.parameters if t.trains}
     backwards = sum(s.model == one.model and s.kind == "backward" for s in record.samples)
     return bool(trained) and trained <= set(one.missing) and backwards >= _SURELY
-
-
-def find(recording: Recording) -> Finding | None:
-    """The same as a Finding, for the rules of blocked ranks."""
-    return next((one.finding((REPLICA_DRIFT,)) for one in stale_parameters(Snapshot(recording))), None)

@@ -7,9 +7,7 @@ from collections.abc import Iterable
 from ddpnb.facts.init_facts import inits
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model.events.startup import InitProcessGroup, NewGroup
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
-from ddpnb.rules.rule import Draft, differ, findings_of, rule
+from ddpnb.rules.rule import Draft, differ, rule
 
 
 @rule("DDP106", "backend-mismatch", group_mismatch=True)
@@ -42,7 +40,3 @@ def backends(snap: Snapshot) -> Iterable[Draft]:
 def _asked(event: InitProcessGroup | NewGroup) -> str:
     asked = event.asked if isinstance(event, InitProcessGroup) else None
     return (event.backend if asked is None else asked).lower()
-
-
-def find(recording: Recording) -> Finding | None:
-    return next(iter(findings_of(recording, backends)), None)

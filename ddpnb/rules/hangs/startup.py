@@ -14,10 +14,10 @@ from ddpnb.model import phrases
 from ddpnb.model.events.startup import Environment
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import RankRecord
-from ddpnb.rules.environment import backends
+from ddpnb.rules.environment.backends import backends
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks, not_started
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, each, explained, family, rule, say
+from ddpnb.rules.rule import Draft, each, explained, family, findings_of, rule, say
 from ddpnb.texts import shortened
 
 BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
@@ -274,8 +274,6 @@ def same_rank_twice(snap: Snapshot) -> Iterable[Draft]:
 @family(after=("DDP103",), refines=("DDP102", "DDP104", "DDP108", "DDP110"), failure=True, gives=("DDP106",))
 def other_backend(snap: Snapshot) -> Iterable[Draft]:
     """The ranks use different backends."""
-    better = backends.find(snap.recording)
-    if better is None:
-        return
-    for finding in snap.found("DDP102", "DDP104", "DDP108", "DDP110"):
-        yield explained(finding, better)
+    for better in findings_of(snap.recording, backends):
+        for finding in snap.found("DDP102", "DDP104", "DDP108", "DDP110"):
+            yield explained(finding, better)

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ddpnb.facts.departures import Departure, calls_like
+from ddpnb.facts.loading import Loop, views
 from ddpnb.facts.paths.partings import parting
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stacks import frames_at, in_backward
+from ddpnb.facts.standings import Standing
 from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
-from ddpnb.model.calls import Call
-from ddpnb.model.events.data import LoaderSeen
+from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.rules.data.even_batches import measures
 from ddpnb.rules.hangs.collective_missing import ended_lines, how_ended, places
 from ddpnb.rules.hangs.table import stops_of
 from ddpnb.rules.rule import Draft, rule
+
+_WRAPPER = "/torch/nn/parallel/distributed.py"
 
 
 # A rank that left a loop is in other micro-batches than the others from there on.
@@ -24,24 +29,20 @@ def uneven_iterations(snap: Snapshot) -> Iterable[Draft]:
     """A loop of which some ranks ran fewer iterations."""
     for stop in stops_of(snap, "DDP308"):
         if stop.left is not None:
-            yield (
-                _of_calls(snap.recording, stop, stop.left)
-                if stop.collective
-                else _ended(snap.recording, stop, stop.left)
-            )
+            yield (_of_calls(snap, stop, stop.left) if stop.collective else _ended(snap, stop, stop.left))
 
 
-def _of_calls(recording: Recording, stop: Stop, left: Departure) -> Draft:
+def _of_calls(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
     """Of ranks that are in another call, after the loop."""
     collective, gone = stop.collective, left.ranks
     assert collective is not None
     (inside,) = (side for side in collective.sides if side != gone)
     mine, theirs = collective.calls[gone[0]], collective.calls[inside[0]]
-    record, other = recording.ranks[gone[0]], recording.ranks[inside[0]]
+    record, other = snap.ranks[gone[0]], snap.ranks[inside[0]]
     made = phrases.calls(record, _from_line(record, theirs))
     is_ = phrases.verb(gone, "is", "are")
     return _draft(
-        recording,
+        snap,
         stop,
         (gone, inside),
         f"{is_} in {mine.op}{phrases.at(mine.site)} after {made} at {theirs.site}",
@@ -59,18 +60,18 @@ def _from_line(record: RankRecord, call: Call) -> int:
     return sum(1 for one in record.calls if one.site == call.site)
 
 
-def _ended(recording: Recording, stop: Stop, left: Departure) -> Draft:
+def _ended(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
     """Of ranks that ended, after the loop."""
     call = stop.calls[stop.first]
-    counts = {rank: calls_like(recording.ranks[rank], call) for rank in stop.gone}
+    counts = {rank: calls_like(snap.ranks[rank], call) for rank in stop.gone}
     return _draft(
-        recording,
+        snap,
         stop,
         (stop.gone, stop.waiting),
-        f"{how_ended(recording, stop.gone)} after {_counted(recording, counts)} at {call.site}",
+        f"{how_ended(snap.recording, stop.gone)} after {_counted(snap.recording, counts)} at {call.site}",
         call,
         at=places(stop),
-        evidence=ended_lines(recording, stop),
+        evidence=ended_lines(snap.recording, stop),
         proven=left.counted,
     )
 
@@ -83,7 +84,7 @@ def _counted(recording: Recording, made: Mapping[int, int]) -> str:
 
 
 def _draft(
-    recording: Recording,
+    snap: Snapshot,
     stop: Stop,
     sides: tuple[tuple[int, ...], tuple[int, ...]],
     did: str,
@@ -94,12 +95,12 @@ def _draft(
 ) -> Draft:
     """The Draft for ranks that left a loop, and those that are blocked in one more call."""
     gone, inside = sides
-    known = parting(recording, gone, inside)
+    known = parting(snap.recording, gone, inside)
     return Draft(
         f"{phrases.ranks(gone, True)} {did}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} blocked in one more "
         f"{call.op}{phrases.at(call.site)}.",
         gone,
-        _remedy([recording.ranks[rank] for rank in (*gone, *inside)], known),
+        _remedy(snap, sides, known),
         waiting=inside,
         collective=call,
         certainty="proven" if proven or (known is not None and known.left_loop(gone)) else "likely",
@@ -108,17 +109,35 @@ def _draft(
     )
 
 
-def _remedy(records: Sequence[RankRecord], known: Parting | None) -> str:
-    """By what was recorded: how the loop was left, what it read, whether a model is wrapped."""
-    if known is not None and known.kind != "loop":
+def _remedy(snap: Snapshot, sides: tuple[tuple[int, ...], tuple[int, ...]], known: Parting | None) -> str:
+    """By what was recorded: how the loop was left, what it read, whose call the others are in, and how they train."""
+    if known is not None and (known.kind != "loop" or _is_while(snap.recording, known)):
         return (
             "Leave the loop on all ranks together: all_reduce the condition in each iteration (ReduceOp.MAX), and break "
             "where it holds on any rank."
         )
-    kinds = {loader.kind for record in records for loader in record.events(LoaderSeen)}
-    measures = ["DistributedSampler, which gives all ranks equally many samples"] if "map" in kinds else []
-    measures.append("the minimum length over all ranks (all_reduce it with ReduceOp.MIN before the loop)")
-    if any(model.wrapper == "DistributedDataParallel" for record in records for model in record.models):
-        measures.append("the Join context manager")
-    listed = f"{', '.join(measures[:-1])}, or {measures[-1]}" if len(measures) > 1 else f"take {measures[0]}"
-    return f"Run the same number of iterations on all ranks: {listed}."
+    gone, inside = sides
+    loops = _loops(snap.recording, (*gone, *inside), known)
+    site = next((loop.site for loop in loops.values()), known.site if known is not None else NO_SITE)
+    joins = any(_in_wrapper(snap.standings[rank]) for rank in inside if rank in snap.standings)
+    return f"Run the same number of iterations on all ranks: {measures(snap.recording, loops, site, joins=joins)}."
+
+
+def _is_while(recording: Recording, known: Parting) -> bool:
+    """Whether a condition decides on each iteration: how many there are is not known before."""
+    lines = recording.sources.get(known.site.file, "").splitlines()[known.site.line - 1 : known.site.line]
+    return any(line.lstrip().startswith("while ") for line in lines)
+
+
+def _loops(recording: Recording, ranks: Sequence[int], known: Parting | None) -> dict[int, Loop]:
+    """The loops over loaders that these ranks were in last, if each was, all at one line, and that is where they part."""
+    own = views(recording)
+    last = {rank: own[rank].loops[-1] for rank in ranks if own[rank].loops}
+    lines = {(loop.site.file, loop.site.line) for loop in last.values()}
+    there = known is None or lines == {(known.site.file, known.site.line)}
+    return last if len(last) == len(ranks) and len(lines) == 1 and there else {}
+
+
+def _in_wrapper(standing: Standing) -> bool:
+    """Whether a rank is in a call of the wrapper's own, which Join makes on ranks that have finished."""
+    return in_backward(standing) or any(frame.file.endswith(_WRAPPER) for frame in frames_at(standing))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.rules.divergence import ddp_setup
+from ddpnb.rules.causes.different_calls import SETUPS
+from ddpnb.rules.rule import findings_of
 from tests.rules.recordings import Rank, diagnose, line, record
 
 WRAPPED = line(3)
@@ -26,8 +27,12 @@ def wraps(*tensors, **more):
     return lambda rank: rank.wraps(*tensors, at=WRAPPED, **more)
 
 
+def found_in(recording):
+    return [found for rule in SETUPS for found in findings_of(recording, rule)]
+
+
 def the_finding(recording):
-    (found,) = ddp_setup.find(recording)
+    (found,) = found_in(recording)
     assert found.severity == "error"
     assert found.summary and found.remedy
     assert diagnose(recording).findings[0].code == found.code

@@ -8,7 +8,9 @@ import pytest
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.calls import CallState, Site
-from ddpnb.rules.divergence import call_swaps
+from ddpnb.rules.divergence.call_swaps import concurrent_use, order_swap
+from ddpnb.rules.engine import ask, rules
+from ddpnb.rules.rule import findings_of
 from tests.rules.recordings import FILE, MAIN_THREAD, MILLISECOND, Rank, Script, diagnose, group, line, record
 
 A, B, C = line(11), line(12), line(13)
@@ -24,7 +26,11 @@ def sequence(*sites, rank=0, world=4, **more):
 
 
 def found_in(recording):
-    return [draft.finding(()) for draft in call_swaps.call_swaps(Snapshot(recording))]
+    return ask(Snapshot(recording), [rule for rule in rules() if rule.find in (concurrent_use, order_swap)])
+
+
+def of_threads(recording):
+    return next(iter(findings_of(recording, concurrent_use)), None)
 
 
 def recorded(usual, odd, culprits=(1,), world=4):
@@ -274,9 +280,9 @@ def test_a_communication_hook_goes_on_in_a_thread_of_gloos():
         made.issues("all_reduce", B).calls("all_reduce", at, thread=OTHER_THREAD)
         return made.finishes()
 
-    assert call_swaps.concurrent_use(record(*(compresses(n, B) for n in range(4)))) is None
+    assert of_threads(record(*(compresses(n, B) for n in range(4)))) is None
     for odd in ({"at": C}, {"at": B, "hooked": False}):
-        found = call_swaps.concurrent_use(record(*(compresses(n, **odd) for n in range(4))))
+        found = of_threads(record(*(compresses(n, **odd) for n in range(4))))
         assert found.code == "DDP310"
 
 
@@ -284,7 +290,7 @@ def test_two_threads_one_of_which_still_waits():
     ranks = [Rank(n).calls("all_reduce", A) for n in range(4)]
     for rank in ranks:
         rank.calls("all_reduce", B, thread=OTHER_THREAD, state=CallState.ISSUED).waits("all_reduce", C)
-    found = call_swaps.concurrent_use(record(*ranks))
+    found = of_threads(record(*ranks))
     assert (found.code, found.severity, found.culprits) == ("DDP310", "error", (0, 1, 2, 3))
 
 
@@ -294,7 +300,7 @@ def test_an_asynchronous_checkpoint_on_the_group_of_the_training():
     for rank in ranks:
         thread = Site("?", 0, "?", library="torch.distributed.checkpoint")
         rank.waits("all_gather", thread, thread=OTHER_THREAD)
-    found = call_swaps.concurrent_use(record(*ranks))
+    found = of_threads(record(*ranks))
     assert (found.code, found.where) == ("DDP310", tuple((n, B) for n in range(4)))
     assert f"barrier #2 at {B} and all_gather #3 in a thread of torch.distributed.checkpoint" in found.evidence[0]
     assert 'new_group(backend="gloo")' in found.remedy and "process_group=" in found.remedy
@@ -345,6 +351,6 @@ def test_threads_are_said_before_an_exchange():
 
 def test_a_rank_whose_threads_did_not_meet_but_use_the_group_too_is_named():
     ranks = [overlapping(0), *(overlapping(n, gap=True) for n in (1, 2)), usual(3)]
-    found = call_swaps.concurrent_use(record(*ranks))
+    found = of_threads(record(*ranks))
     assert (found.code, found.culprits, found.waiting) == ("DDP310", (0, 1, 2), (3,))
     assert found.evidence[0].startswith("Rank 0:")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.rules.divergence import replicas
+from ddpnb.rules.divergence.replicas import replicas
+from ddpnb.rules.rule import findings_of
 from tests.rules.recordings import Rank, line, record
 
 MADE, SCHEDULED, STEP = line(4), line(8), line(9)
@@ -27,7 +28,7 @@ def made(number, lr=0.1, world=2):
 
 
 def the_finding(*ranks):
-    (found,) = replicas.find(record(*ranks))
+    (found,) = findings_of(record(*ranks), replicas)
     assert found.code == "DDP410" and "lr" in found.summary
     return found
 

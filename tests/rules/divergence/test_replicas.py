@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.rules.divergence import replicas
+from ddpnb.rules.divergence.replicas import replicas
+from ddpnb.rules.rule import findings_of
 from tests.rules.recordings import Rank, Script, diagnose, group, line, record
 from tests.rules.training import NORMED, tensor
 
@@ -40,8 +41,12 @@ def each(make, world=2, script=None):
     return record(*(rank.finishes() for rank in ranks), script=script)
 
 
+def found_in(recording):
+    return list(findings_of(recording, replicas))
+
+
 def the_finding(recording):
-    (found,) = replicas.find(recording)
+    (found,) = found_in(recording)
     assert found.severity == "error"
     assert found.summary and found.remedy
     assert set(found.culprits) | set(found.waiting) <= set(recording.ranks)
@@ -194,7 +199,7 @@ SILENT = {
 
 @pytest.mark.parametrize("case", SILENT)
 def test_nothing_is_said_of(case):
-    assert replicas.find(SILENT[case]()) == []
+    assert found_in(SILENT[case]()) == []
 
 
 # -- one rank does something odd: which code, who, and what must be said
@@ -349,7 +354,7 @@ def test_ranks_that_part_for_a_moment_and_come_back_before_the_step_are_a_note()
         step(rank, forward={WEIGHT: 90 + rank.rank, BIAS: 80 + rank.rank})
 
     recording = trained(climbs, culprits=ALL)
-    (found,) = replicas.find(recording)
+    (found,) = found_in(recording)
     assert (found.code, found.severity, diagnose(recording).outcome) == ("DDP405", "note", "ok")
     assert "forward 4" in found.summary and "After optimizer step 3 they hold the same again." in found.summary
 
@@ -644,7 +649,7 @@ def test_the_finding_of_each_model_is_its_own():
 def test_a_rank_without_samples_is_left_out():
     taken = trained(drifts())
     poor = {**taken.ranks, 3: replace(taken.ranks[3], samples=())}
-    (found,) = replicas.find(replace(taken, ranks=poor))
+    (found,) = found_in(replace(taken, ranks=poor))
     assert (found.code, found.culprits, found.waiting) == ("DDP405", (1,), (0, 2))
 
 
@@ -657,7 +662,7 @@ def test_many_tensors_are_cut_short():
 
 def test_a_finding_knows_when_each_rank_was_where_it_shows():
     recording = each(lambda r: r.wraps().trains(2, STEP).drifts({WEIGHT: 9} if r.rank == 1 else {}).forward(STEP), 3)
-    (finding,) = replicas.find(recording)
+    (finding,) = found_in(recording)
     assert finding.moments == tuple((rank, own.samples[-1].at_ns) for rank, own in recording.ranks.items())
     assert "moments" not in finding.to_json()
 
@@ -709,7 +714,7 @@ def test_in_a_tie_the_rank_that_changed_is_blamed_only_if_the_others_past_is_rec
 
 def test_of_many_forwards_not_all_are_looked_at():
     taken = SILENT["other numbers of micro-batches"]()
-    assert replicas.find(without(without(taken, 0, "forward", 3), 1, "forward", 8)) == []
+    assert found_in(without(without(taken, 0, "forward", 3), 1, "forward", 8)) == []
 
 
 TIES = {
@@ -780,7 +785,7 @@ def same_losses(rank):
     ids=["they agree", "models of their own", "a search for a rate", "the same losses"],
 )
 def test_models_without_a_wrapper_that_are_no_replicas_or_agree(make):
-    assert replicas.find(make()) == []
+    assert found_in(make()) == []
 
 
 @pytest.mark.parametrize("culprit", [0, 1])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.rules.divergence import ddp_setup
-from tests.rules.divergence.setups import STEP, WRAPPED, others, recorded, some, the_finding, wraps
+from tests.rules.divergence.setups import STEP, WRAPPED, found_in, others, recorded, some, the_finding, wraps
 from tests.rules.recordings import Rank, Script, line, record
 from tests.rules.training import NET, NORMED
 
@@ -38,7 +37,7 @@ def test_an_optimizer_that_holds_nothing_of_what_is_trained(backwards, codes):
             rank.forward(STEP).backward(STEP)
         return rank.finishes()
 
-    assert [found.code for found in ddp_setup.find(record(*map(make, range(4))))] == codes
+    assert [found.code for found in found_in(record(*map(make, range(4))))] == codes
 
 
 NOTHING = {"strangers": 2, "missing": ["fc.weight", "fc.bias"]}
@@ -76,23 +75,23 @@ def test_parameters_of_another_model_have_gradients(facts, codes):
             rank.forward(STEP).backward(STEP)
         return rank.finishes()
 
-    assert [found.code for found in ddp_setup.find(record(*map(make, range(4))))] == codes
+    assert [found.code for found in found_in(record(*map(make, range(4))))] == codes
 
 
 def test_an_optimizer_of_another_model_of_the_same_shapes():
     """A teacher, or what was trained before: the wrapped model has an optimizer of its own."""
     copies = {"copies": True, "strangers": 2, "missing": ["fc.weight", "fc.bias"]}
-    assert ddp_setup.find(recorded(lambda r: wraps()(r).optimizes(line(7), **copies))) == []
+    assert found_in(recorded(lambda r: wraps()(r).optimizes(line(7), **copies))) == []
 
 
 def test_an_optimizer_of_a_part_of_the_model():
     """A frozen body, or groups for two optimizers: what it does not hold is not stale."""
-    assert ddp_setup.find(recorded(lambda r: wraps()(r).optimizes(parameters=1, missing=["fc.bias"]))) == []
+    assert found_in(recorded(lambda r: wraps()(r).optimizes(parameters=1, missing=["fc.bias"]))) == []
 
 
 def test_an_optimizer_that_also_holds_others():
     """The parameters of a loss, say."""
-    assert ddp_setup.find(recorded(lambda r: wraps()(r).optimizes(parameters=3, strangers=1))) == []
+    assert found_in(recorded(lambda r: wraps()(r).optimizes(parameters=3, strangers=1))) == []
 
 
 def test_two_models_with_an_optimizer_each():
@@ -105,7 +104,7 @@ def test_two_models_with_an_optimizer_each():
             rank.optimizes(model=mine).optimizes(model=1 - mine, strangers=2, missing=names)
         return rank
 
-    assert ddp_setup.find(recorded(make)) == []
+    assert found_in(recorded(make)) == []
 
 
 def test_two_optimizers_of_one_model_one_of_which_also_holds_others():
@@ -113,7 +112,7 @@ def test_two_optimizers_of_one_model_one_of_which_also_holds_others():
         rank = wraps()(rank).optimizes(parameters=2, strangers=1, missing=["fc.bias"])
         return rank.optimizes(parameters=1, missing=["fc.weight"])
 
-    assert ddp_setup.find(recorded(make)) == []
+    assert found_in(recorded(make)) == []
 
 
 @pytest.mark.parametrize("culprits", [(0,), (0, 1, 2, 3)], ids=str)
