@@ -30,7 +30,7 @@ def waiting_lines(standings: Mapping[int, Standing], waiting: Sequence[int]) -> 
         (
             f"Rank {rank} was in {standings[rank].function}"
             if standings[rank].reported
-            else f"The main thread of rank {rank} has stood in {standings[rank].function} for {still_s(standings[rank]):.0f} s"
+            else f"The main thread of rank {rank} has been in {standings[rank].function} for {still_s(standings[rank]):.0f} s"
         )
         + f"{phrases.at(standings[rank].site)}."
         for rank in waiting[:FEW]

@@ -30,6 +30,7 @@ _CERTAINTY = {
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
+_SET_UP = "DDP1"  # codes of the environment and the start
 _FINDINGS = 16  # written out in full as text
 
 
@@ -55,7 +56,7 @@ def paragraphs(finding: Finding, *, parted: bool = True) -> list[RenderableType]
     tag, named = (f"[{finding.code} {finding.name}]", finding.severity), file_names(finding)
     parts: list[RenderableType] = [Paragraph((named(finding.summary), "bold"), tag=tag)]
     if parted and finding.parting is not None:
-        parts += partings.paragraphs(finding.parting, named=named)
+        parts += partings.paragraphs(partings.of_finding(finding, finding.parting), named=named)
     parts += [Paragraph(named(one), first="  - ", rest="    ") for one in evidence(finding)]
     if found := "; ".join(places(finding, lambda site: named(str(site)))):
         parts.append(Paragraph(f"where: {found}", first="  ", rest="    "))
@@ -114,7 +115,8 @@ def finding_html(finding: Finding, below: str = "", *, parted: bool = True) -> s
     """The card of a finding; ``below``: what stands at its end, as HTML; ``parted``: with where its ranks part."""
     named = file_names(finding)
     summary = _linked(finding.summary, finding, named)
-    parting = partings.html(finding.parting, named=named) if parted and finding.parting is not None else ""
+    shown = finding.parting if parted else None
+    parting = partings.html(partings.of_finding(finding, shown), named=named) if shown is not None else ""
     listed = "".join(f"<li>{_linked(one, finding, named)}</li>" for one in evidence(finding))
     found = "; ".join(places(finding, lambda site: markup.place(site, named.label(site))))
     where = f"<div>Where: {found}</div>" if found else ""
@@ -161,6 +163,8 @@ def outcome_line(diagnosis: Diagnosis) -> str:
         return "ok: the command succeeded"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
         return "ended: the exit status of some ranks is not known"
+    if diagnosis.outcome == "divergence" and all(one.code.startswith(_SET_UP) for one in diagnosis.errors):
+        return "divergence: completed, but the ranks were set up differently"
     seconds = diagnosis.timing.get("diagnosis_s")
     if diagnosis.outcome == "hang" and seconds:  # 0: not known
         return f"{HEADLINES['hang']}, detected {seconds:.1f} s after the last progress"

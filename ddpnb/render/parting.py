@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpnb.errors import UsageError
@@ -94,6 +95,16 @@ def first_shown(findings: Sequence[Finding]) -> list[int]:
             before.append(finding.parting)
             found.append(number)
     return found
+
+
+def of_finding(finding: Finding, parting: Parting) -> Parting:
+    """Its parting without the calls that its evidence names: those that differ in one collective."""
+    call = finding.collective
+    if not finding.type.mismatch or call is None:
+        return parting
+    named = f" #{call.seq} of {call.group}"
+    ways = (replace(way, calls=tuple(one for one in way.calls if f"{named} " not in f"{one} ")) for way in parting.ways)
+    return replace(parting, ways=tuple(ways))
 
 
 # -- plain text

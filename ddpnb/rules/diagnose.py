@@ -8,8 +8,9 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.facts.patience import PATIENCE
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import checkpoints
+from ddpnb.model import checkpoints, phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL
+from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules import command_status, engine, reported, unproven
@@ -18,7 +19,9 @@ from ddpnb.rules.hosts import with_hosts
 from ddpnb.rules.located import located
 from ddpnb.rules.outcome import outcome_of
 from ddpnb.rules.settled import is_settled
+from ddpnb.texts import shortened
 
+_FAULTS, _FAULT = 4, 200  # that are named, and characters of each
 _PLACED = 4  # ranks whose place in a mesh is named
 
 
@@ -68,6 +71,7 @@ def _diagnosis(snap: Snapshot) -> Diagnosis:
     findings = [_finished(snap, finding) for finding in engine.ask(snap, engine.rules())]
     errors = [finding for finding in findings if finding.severity == "error"]
     outcome = outcome_of(snap, errors)
+    findings = _with_faults(recording, findings)
     ended = snap.over or recording.command is not None
     given = snap.given or recording
     return Diagnosis(
@@ -116,6 +120,21 @@ def _with_checkpoints(recording: Recording, findings: list[Finding], outcome: Ou
         return findings
     root = replace(findings[first], evidence=(*findings[first].evidence, text))
     return [*findings[:first], root, *findings[first + 1 :]]
+
+
+def _with_faults(recording: Recording, findings: list[Finding]) -> list[Finding]:
+    """The first finding begins with the faults that ddpnb itself injected into the run."""
+    found: dict[str, list[int]] = {}
+    for rank, record in sorted(recording.ranks.items()):
+        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered)):
+            found.setdefault(fault, []).append(rank)
+    says = [
+        f"ddpnb injected a fault into {phrases.ranks(ranks)} in this run: {shortened(fault, _FAULT)}."
+        for fault, ranks in list(found.items())[:_FAULTS]
+    ]
+    if not says or not findings:
+        return findings
+    return [replace(findings[0], evidence=(*says, *findings[0].evidence)), *findings[1:]]
 
 
 def _exit_code(record: RankRecord) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,6 +15,10 @@ from ddpnb.model.recording import RankRecord, Recording
 
 _MOST = 8  # ranks of a side that are compared
 _SHOWN = 2  # differences without harm
+
+_PRINTS = re.compile(
+    r"(print|pprint|log|logs?\w*\.\w+|logging\.\w+|warnings\.warn|tqdm\.write|sys\.std(out|err)\.\w+)\("
+)
 
 _Sides = Sequence[tuple[int, ...]]
 
@@ -35,7 +40,8 @@ def located(recording: Recording, finding: Finding) -> Finding:
     if known is not None:
         return _parted(recording, finding, sides, known)
     found = differences(recording, sides[0], others)
-    return _differed(finding, (*sides[0], *others) if finding.sides else sides[0], found) if found.harmless else finding
+    ranks = (*sides[0], *others) if finding.sides else sides[0]
+    return _differed(recording, finding, ranks, found) if found.harmless else finding
 
 
 def _parted(recording: Recording, finding: Finding, sides: _Sides, known: Parting) -> Finding:
@@ -74,7 +80,7 @@ def _until_it_shows(recording: Recording, finding: Finding, sides: _Sides) -> Fi
             if found.parting is not None:
                 return _parted(recording, finding, sides, found.parting)
             if found.harmless:
-                return _differed(finding, (*ranks, *others) if finding.sides else ranks, found)
+                return _differed(recording, finding, (*ranks, *others) if finding.sides else ranks, found)
     return finding
 
 
@@ -85,8 +91,8 @@ def _step(record: RankRecord, at_ns: int) -> int | None:
     return max(begun[-1] + (not updated), 1) if begun else 1
 
 
-def _differed(finding: Finding, ranks: tuple[int, ...], found: Differences) -> Finding:
-    shown = found.harmless[:_SHOWN]
+def _differed(recording: Recording, finding: Finding, ranks: tuple[int, ...], found: Differences) -> Finding:
+    shown = sorted(found.harmless, key=lambda one: _prints(recording, one))[:_SHOWN]
     went = [(rank, one.site, to) for one in shown for side, to in one.ways for rank in side if rank in ranks]
     places = [(rank, site) for rank, site, _ in went] + [(rank, to) for rank, _, to in went if to != NO_SITE]
     return replace(
@@ -95,6 +101,17 @@ def _differed(finding: Finding, ranks: tuple[int, ...], found: Differences) -> F
         evidence=(*finding.evidence, *map(_says, shown)),
         hint=None,
     )
+
+
+def _prints(recording: Recording, one: Harmless) -> bool:
+    """Whether ranks differ only in that some print or log something there, which seldom is a cause."""
+    ways = [_text(recording, to) for _, to in one.ways if to not in (NO_SITE, one.site)]
+    return any(map(_PRINTS.match, (one.text, *ways)))
+
+
+def _text(recording: Recording, site: Site) -> str:
+    lines = recording.sources.get(site.file, "").split("\n")
+    return lines[site.line - 1].strip() if 0 < site.line <= len(lines) else ""
 
 
 def _says(one: Harmless) -> str:

@@ -32,6 +32,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 
 FEW = 8  # ranks with a line of their own
+MOST_WORDS = 20  # of a summary: it is the title of a card
 #: In ``after``: any reason why ranks failed or are blocked.
 FAILURE = "failure"
 #: In ``after``: any error; such a rule is asked after all others.
@@ -247,12 +248,47 @@ def say(text: str, who: Iterable[int] = (), **words: Any) -> str:
     return text.format(who=phrases.ranks(subject, capital=text.startswith("{who}")), **named)
 
 
+def title(*versions: str) -> str:
+    """The first of these sentences that is short enough for a title, or the last one: put what is in the evidence too last."""
+    return next((one for one in versions if len(one.split()) <= MOST_WORDS), versions[-1])
+
+
 _VERB = re.compile(r"\[([^|\]\[]*)\|([^\]\[]*)\]")
 
 
 def each(ranks: Iterable[int], line: Callable[[int], str]) -> tuple[str, ...]:
     """A line of evidence about each of the first ranks."""
     return tuple(line(rank) for rank in list(ranks)[:FEW])
+
+
+def alike(text: str, words: Mapping[int, Mapping[str, str]]) -> tuple[str, ...]:
+    """``say`` of each rank, once for all ranks that have the same words.
+
+    Example:
+        >>> alike("{who} [is|are] at {line}.", {0: {"line": "train.py:7"}, 2: {"line": "train.py:7"}})
+        ('Ranks 0 and 2 are at train.py:7.',)
+    """
+    sides: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, own in words.items():
+        sides.setdefault(tuple(own.items()), []).append(rank)
+    return tuple(say(text, ranks, **dict(own)) for own, ranks in list(sides.items())[:FEW])
+
+
+def after_verb(texts: Mapping[int, str]) -> tuple[str, ...]:
+    """Sentences about ranks of which these are the parts from the verb on, in the past: equal ones once."""
+    sides: dict[str, list[int]] = {}
+    for rank, text in texts.items():
+        sides.setdefault(text, []).append(rank)
+    return tuple(_told(ranks, text) for text, ranks in list(sides.items())[:FEW])
+
+
+def _told(ranks: Sequence[int], text: str) -> str:
+    if len(ranks) > 1:
+        text = _WAS.sub("were ", text, count=1).replace(" Its last", " Their last", 1)
+    return f"{phrases.ranks(ranks, True)} {text}"
+
+
+_WAS = re.compile(r"\Awas ")
 
 
 def differ(

@@ -10,7 +10,7 @@ from ddpnb.lint.unwaited import Unwaited, unwaited
 from ddpnb.model import phrases
 from ddpnb.model.calls import CallState, Site
 from ddpnb.model.findings import FindingType, Hint
-from ddpnb.rules.rule import Draft, family, say
+from ddpnb.rules.rule import Draft, family, say, title
 from ddpnb.source.branches import guards_of
 
 WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
@@ -56,7 +56,7 @@ def _unwaited(snap: Snapshot, path: str, one: Unwaited, ranks: list[int], droppe
         ranks = dropped
         text = "{who} discarded the Work of {op}{at} before anything waited for it."
     else:
-        text = "{who} called {op}{at}. According to the source it is asynchronous, with no wait(){early}."
+        text = "{who} called {op}{at}: by the source it is asynchronous, with no wait(){early}."
     source = snap.recording.sources[path]
     guarded = not dropped and bool(
         one.use_line and set(guards_of(source, one.use_line)) - set(guards_of(source, one.line))
@@ -65,7 +65,7 @@ def _unwaited(snap: Snapshot, path: str, one: Unwaited, ranks: list[int], droppe
         hint += " That line is under a condition: which of these ranks reach it was not recorded."
     open_question = guarded and len(ranks) > 1
     return Draft(
-        say(text, ranks, op=one.op, at=phrases.at(site), early=early),
+        title(*(say(text, ranks, op=one.op, at=at, early=early) for at in (phrases.at(site), f" at {site}", ""))),
         () if open_question else ranks,
         "Keep the handle and call handle.wait() before the tensor is read, changed or freed.",
         dict.fromkeys(ranks, site),

@@ -23,13 +23,13 @@ def test_a_file_lock_whose_holder_waits_for_the_rank():
     (finding,) = found.errors
     assert (found.outcome, found.settled) == ("hang", True)
     assert (finding.code, finding.culprits, finding.waiting, finding.certainty) == ("DDP313", (1,), (0,), "proven")
-    assert "It can never continue: rank 0 holds the lock and waits in turn." in finding.evidence
+    assert "Rank 1 can never continue: rank 0 holds the lock and waits in turn." in finding.evidence
 
 
 def test_a_file_lock_that_the_rank_holds_itself():
     (finding,) = diagnose(record(locked(0, 0), Rank(1, 2).waits("all_reduce", line(6)))).errors
     assert (finding.culprits, finding.certainty) == ((0,), "proven")
-    assert "It can never continue: it holds the lock itself, through another descriptor." in finding.evidence
+    assert "Rank 0 can never continue: it holds the lock itself, through another descriptor." in finding.evidence
 
 
 def test_two_file_locks_in_opposite_order():

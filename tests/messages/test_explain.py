@@ -96,7 +96,7 @@ def test_a_message_of_many_keys_is_read_as_far_as_it_goes():
     head = "Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "
     assert explain(head + ", ".join(keys)).code == "DDP602"
     cut = f"{head}{', '.join(keys[:200])}. \n\tUnexpected key(s) in state_dict: {', '.join(wrapped[:200])}"[:9000]
-    assert 'begin with "module."' in explain(cut).summary
+    assert "saved from a wrapped model" in explain(cut).summary
 
 
 def test_a_key_of_the_wrapper_is_known_by_the_users_variables():

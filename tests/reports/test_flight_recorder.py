@@ -91,7 +91,7 @@ def test_gloo(tmp_path):
 
 CASES = {
     "missing": ("DDP301", (1,), "all_reduce #4"),
-    "other": ("DDP302", (2,), "collective #4"),
+    "other": ("DDP302", (2,), "Rank 2 calls broadcast, ranks 0 and 1 call all_reduce."),
     "timeout": ("DDP301", (1,), "all_reduce #6"),
 }
 

@@ -8,7 +8,7 @@ from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.rules import engine
-from ddpnb.rules.rule import FAILURE, Draft, Rule, differ, refined, say
+from ddpnb.rules.rule import FAILURE, Draft, Rule, after_verb, alike, differ, refined, say, title
 from tests.rules.recordings import Rank, line, record
 
 RECORDING = record(Rank(0, 2).joined(line(1)), Rank(1, 2).joined(line(1)))
@@ -87,6 +87,25 @@ def test_verbs_follow_the_number_of_ranks():
     assert say(text, (0, 2), others=(1,), what="x") == "Ranks 0 and 2 wait for rank 1, not x."
     assert say(text, (1,), others=(0, 2), what="y") == "Rank 1 waits for ranks 0 and 2, not y."
     assert say("Here {who} [is|are].", (1,)) == "Here rank 1 is."
+
+
+def test_ranks_with_the_same_words_share_a_line():
+    words = {0: {"at": "train.py:7"}, 1: {"at": "{train}.py:9"}, 2: {"at": "train.py:7"}}
+    assert alike("{who} [is|are] at {at}.", words) == ("Ranks 0 and 2 are at train.py:7.", "Rank 1 is at {train}.py:9.")
+
+
+def test_what_ranks_did_alike_is_said_once():
+    killed = "was killed. Its last call was barrier #1."
+    assert after_verb({0: killed, 1: "raised KeyError: '{x}'.", 2: killed}) == (
+        "Ranks 0 and 2 were killed. Their last call was barrier #1.",
+        "Rank 1 raised KeyError: '{x}'.",
+    )
+
+
+def test_a_title_is_the_first_version_that_is_short():
+    long, short = " ".join(["word"] * 21), " ".join(["word"] * 20)
+    assert title(long, short, "word") == short
+    assert title(long, f"{long} more") == f"{long} more"
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_what_only_the_source_shows_of_a_work_is_a_warning():
         (found,) = asked(unwaited_work, taken)
         assert (found.severity, found.certainty, found.culprits) == ("warning", "likely", (0, 1, 2, 3))
         assert (found.hint.file, found.hint.line) == (script.file, script.line("reduce"))
-        assert "According to the source" in found.summary and diagnose(taken).outcome == "ok"
+        assert "by the source it is asynchronous" in found.summary and diagnose(taken).outcome == "ok"
 
 
 def test_a_work_that_was_seen_to_be_thrown_away():

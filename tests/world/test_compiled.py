@@ -21,7 +21,7 @@ def played(scenario, case):
     [
         ("guard", "DDP319", "Rank 1 compiled normalise"),
         ("graph_break", "DDP319", "Rank 1 broke the graph of normalise"),
-        ("other_size", "DDP303", "Rank 1 uses a different shape"),
+        ("other_size", "DDP303", "Rank 1 calls all_reduce of"),
     ],
 )
 def test_named(scenario, case, code, words):

@@ -23,7 +23,7 @@ def test_a_model_that_nobody_wrapped(scenario):
     (finding,) = run.diagnosis.findings
     assert (finding.code, finding.severity, finding.culprits) == ("DDP417", "warning", (0, 1, 2, 3))
     assert {site.line for _, site in finding.where} == set(marked_lines(SCRIPT, "culprit", "forgotten"))
-    assert "6 optimizer steps, " in finding.evidence[0]
+    assert "6 optimizer steps of SGD, " in finding.evidence[0]
 
 
 @pytest.mark.world

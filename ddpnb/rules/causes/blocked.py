@@ -13,7 +13,7 @@ from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.rule import Draft, refined, rule
+from ddpnb.rules.rule import Draft, refined, rule, title
 
 _LIBRARIES = re.compile(
     r"/(wandb|mlflow|tensorboard|tensorboardX|huggingface_hub|datasets|neptune|comet_ml|clearml|swanlab|trackio)/"
@@ -38,8 +38,11 @@ def used_after_fork(snap: Snapshot) -> Iterable[Draft]:
         site = event.site if event.site != NO_SITE else snap.standings[rank].site
         yield refined(
             finding,
-            summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}: the backend's threads "
-            "do not exist there, so it is blocked forever.",
+            summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}.",
+            evidence=(
+                "The backend's threads do not exist in the forked process, so it is blocked forever.",
+                *finding.evidence,
+            ),
             where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
             remedy="Call collectives only in the process that created the group; start workers with the 'spawn' context, and "
             "let them create their own group.",
@@ -80,8 +83,13 @@ def logger_on_all_ranks(snap: Snapshot) -> Iterable[Draft]:
         yield refined(
             finding,
             culprits=culprits,
-            summary=f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} blocked in {frame.function}(), the start of a logger "
-            f"or a download{phrases.at(site)}, while {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')}.",
+            summary=title(
+                *(
+                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} blocked in {frame.function}(), the start "
+                    f"of a logger or a download{at}."
+                    for at in (phrases.at(site), "")
+                )
+            ),
             remedy="Start loggers and downloads on rank 0 only (if rank == 0: ...; then dist.barrier()), or give each rank its own run.",
         )
 

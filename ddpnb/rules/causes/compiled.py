@@ -17,7 +17,7 @@ from ddpnb.model.collectives import call_in
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.rule import Draft, family, refined
+from ddpnb.rules.rule import Draft, family, refined, title
 
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)
 
@@ -223,10 +223,7 @@ def _summary(ranks: Sequence[int], others: Sequence[int], own: _Own, now: Mappin
     else:
         did = f"compiled {named(last)}{again}"
     did_not = f", {phrases.ranks(others)} did not" if others else ", each in another way"
-    sides = _sides(now)
-    then = phrases.by_side(sides, lambda rank: phrases.made(now[rank])) if len(sides) > 1 else ""
-    calls = f". Then their calls differ: {then}" if then and not own.inside else ""
-    return f"{phrases.ranks(ranks, True)} {did}{did_not}{calls}."
+    return title(f"{phrases.ranks(ranks, True)} {did}{did_not}.", f"{phrases.ranks(ranks, True)} {did}.")
 
 
 def _evidence(rank: int, own: _Own) -> list[str]:

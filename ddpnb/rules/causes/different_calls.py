@@ -76,13 +76,13 @@ def in_another_thread(snap: Snapshot) -> Iterable[Draft]:
                 waiting=tuple(sorted(finding.concerned - set(found))),
                 sides=(),
                 certainty="likely",
-                summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group: which call "
-                "comes first is nondeterministic.",
+                summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group at the same time.",
                 evidence=(
                     *(
                         f"Another thread of rank {rank} is at {site} in {site.function}."
                         for rank, site in found.items()
                     ),
+                    "Which of their calls comes first is not deterministic.",
                     *phrases.observed(finding),
                 ),
                 remedy="Give each thread its own group (dist.new_group, in the same order on all ranks), or let one thread make all "

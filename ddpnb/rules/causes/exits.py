@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from ddpnb.facts.children import counts_own, kills_for_memory
@@ -14,7 +15,7 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.rules.finding_types import type_of
-from ddpnb.rules.rule import Draft, family, refined, rule
+from ddpnb.rules.rule import Draft, family, refined, rule, title
 
 UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))
 
@@ -65,13 +66,16 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
     if snap.recording.report is not None and named == () and not missing:
         culprits = ()  # another rank, of which the message does not say which
     waiting = phrases.besides(sorted({*finding.waiting, *finding.culprits}), culprits)
+    who = f"{phrases.ranks(culprits or waiting, True)}: "
+    told_by = _lower(first.summary)
+    short = title(f"{who}{told_by}", *(f"{who}{one}" for one in _shorter(told_by)))
     return Draft(
-        f"{phrases.ranks(culprits or waiting, True)}: {first.summary}",
+        short,
         culprits,
         first.remedy or finding.remedy,
         {**snap.at(culprits), **dict(finding.where)},
         waiting,
-        evidence=(*first.evidence, *finding.evidence),
+        evidence=(*([] if short.endswith(told_by) else [first.summary]), *first.evidence, *finding.evidence),
         kind=type_of(first.code),
         instead=finding,
         collective=finding.collective,
@@ -80,6 +84,23 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
         severity="error",  # it ended a rank, whatever its type
         hint=first.hint,
     )
+
+
+# Words with which a sentence of ours begins, and which are no names.
+_BEGINS = re.compile(
+    r"(A|An|Another|Could|Found|No|One|Out|Parameters?|Port|Ranks?|Samples|Shared|The|There|This|Timed|Too) "
+)
+
+
+def _lower(sentence: str) -> str:
+    """A sentence as it stands after a colon; names stay as they are."""
+    return sentence[:1].lower() + sentence[1:] if _BEGINS.match(sentence) else sentence
+
+
+def _shorter(sentence: str) -> list[str]:
+    """Its beginnings, up to a place where a sentence may end, the longest first."""
+    ends = [found.start() for found in re.finditer(r"[.:;] |, (?:but|so|and|which)\b", sentence)]
+    return [f"{sentence[:end]}." for end in reversed(ends)]
 
 
 def _trained(record: RankRecord) -> tuple[str, ...]:
@@ -124,10 +145,10 @@ def host_memory(snap: Snapshot) -> Iterable[Draft]:
             certainty="likely",
             summary=f"{phrases.ranks(killed, True)} {was} killed by the kernel: the machine (or the container) ran out of memory."
             if counts_own(snap.recording)
-            else f"{phrases.ranks(killed, True)} {was} killed (SIGKILL), perhaps by the kernel, which has killed {count} process"
-            f"{'es' * (count > 1)} of this machine for lack of memory since the start.",
+            else f"{phrases.ranks(killed, True)} {was} killed (SIGKILL), perhaps by the kernel: this machine ran out of memory.",
             evidence=(
-                f"The kernel counts {count} more out-of-memory kill{more} than at the start."
+                f"The kernel counts {count} more out-of-memory kill{more} {'' if counts_own(snap.recording) else 'on this machine '}"
+                "than at the start."
                 if snap.recording.report is None
                 else f"The logs contain {count} out-of-memory kill{more}.",
                 *finding.evidence,

@@ -10,7 +10,7 @@ from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.data import DataLoop, LoaderSeen, SamplerPass
 from ddpnb.model.events.models import CheckpointRead, RngRestored, StateLoaded
 from ddpnb.model.recording import RankRecord
-from ddpnb.rules.rule import Draft, rule, say
+from ddpnb.rules.rule import Draft, rule, say, title
 
 _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)
 
@@ -30,8 +30,12 @@ def resuming(snap: Snapshot) -> Iterable[Draft]:
                 why[reason] = None
     if places:
         first, *more = why
+        full = say("{who} resumed from a checkpoint, but {first}.", places, first=first)
+        short = title(full, say("{who} resumed from a checkpoint without restoring all of it.", places))
+        if short != full:
+            more = [first, *more]
         yield Draft(
-            say("{who} resumed from a checkpoint, but {first}.", places, first=first),
+            short,
             tuple(places),
             "Restore all that the checkpoint holds: torch.set_rng_state(...) (and random, numpy, cuda), start at the next "
             "epoch, sampler.set_epoch(epoch), and skip the batches already done.",
@@ -60,8 +64,8 @@ def _forgotten(read: CheckpointRead, after: RankRecord, whole: RankRecord) -> st
     epoch = next((numbers[key] for key in numbers if "epoch" in key.lower()), None)
     begun = next((sampler.epoch for sampler in after.events(SamplerPass) if sampler.shuffle), None)
     if epoch and begun is not None and begun < epoch:
-        return f"it was saved in epoch {epoch}, and the sampler starts at epoch {begun} again"
+        return f"the sampler starts at epoch {begun} again, not after epoch {epoch}"
     position = next((k for k, n in numbers.items() if _POSITION.search(k) and "size" not in k and n > 0), "")
     if position and _from_the_beginning(whole, after):
-        return f"it was saved at {position} {numbers[position]} of an epoch, and that epoch starts from its beginning again"
+        return f"its epoch starts from the beginning again, not at {position} {numbers[position]}"
     return ""

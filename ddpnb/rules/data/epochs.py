@@ -9,7 +9,7 @@ from ddpnb.facts.loading import Loading, Loop, views
 from ddpnb.facts.places import moments
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
-from ddpnb.rules.rule import Draft, each, rule, say
+from ddpnb.rules.rule import Draft, each, rule, say, title
 
 
 @rule("DDP502", "epoch-not-set", severity="warning")
@@ -25,14 +25,21 @@ def epochs(snap: Snapshot) -> Iterable[Draft]:
     begun = own.of(lambda view: view.training[0] if view.training else None) | found.of(lambda loops: loops[0])
     orders = {rank: loop.passed.order for rank, loop in begun.items() if loop.passed is not None}
     yield Draft(
-        say(
-            "{who} [iterates|iterate] over the data in the same order in every epoch{at}: sampler.set_epoch {set_to}.",
-            found,
-            at=phrases.at(loops[0].site),
-            set_to=f"was set to {first.epoch} each time" if last.told > first.told else "was not called in between",
+        title(
+            *(
+                say(
+                    "{who} [reads|read] the data in the same order in every epoch{at}: sampler.set_epoch {set_to}.",
+                    found,
+                    at=at,
+                    set_to=f"got {first.epoch} each time" if last.told > first.told else "was not called in between",
+                )
+                for at in (phrases.at(loops[0].site), "")
+            )
         ),
         tuple(found),
-        "Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
+        "Give sampler.set_epoch() the number of the epoch, another one each time."
+        if last.told > first.told
+        else "Call sampler.set_epoch(epoch) at the beginning of each epoch, before the loop over the loader.",
         found.of(lambda loops: loops[0]),
         evidence=each(
             found,

@@ -9,6 +9,7 @@ from itertools import combinations, product
 from ddpnb.facts.digests import by_turn
 from ddpnb.facts.replicas import kept_together
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.model import phrases
 from ddpnb.model.events.data import LoaderSeen
 from ddpnb.rules.data.samplers import DATASET_DIFFERS, SAME_DATA
 from ddpnb.rules.rule import Draft, of_samples, say
@@ -43,16 +44,18 @@ def _same_inputs(snap: Snapshot, number: int) -> Draft | None:
     if turns < 2 or not always:
         return None
     culprits = tuple(sorted(max(always, key=len)))
-    loaded = any(snap.ranks[rank].events(LoaderSeen) for rank in culprits)
+    loaders = [loader for rank in culprits for loader in snap.ranks[rank].events(LoaderSeen)]
     return of_samples(
         next(iter(forwards.values())),
         say("{who} see the same batches in all {turns} forwards that were compared.", culprits, turns=turns),
         culprits,
-        "Give every rank its own part: DataLoader(..., sampler=DistributedSampler(dataset)) with set_epoch(epoch), "
+        "The loaders have a DistributedSampler: look at its rank= and num_replicas=, and at what changes its batches afterwards."
+        if loaders and all(loader.distributed is not None for loader in loaders)
+        else "Give every rank its own part: DataLoader(..., sampler=DistributedSampler(dataset)) with set_epoch(epoch), "
         "or slice by rank: data[rank::world_size].",
         evidence=["The inputs of the wrapped model have the same digest on these ranks, and change from step to step."],
         kind=SAME_DATA,
-        severity="error" if loaded and turns >= _ALIKE else "warning",
+        severity="error" if loaders and turns >= _ALIKE else "warning",
         certainty="likely",
     )
 
@@ -77,13 +80,15 @@ def _overlapping(snap: Snapshot, number: int) -> Draft | None:
     samples = next(iter(by_turn(snap.recording, number, "forward").values()))
     return of_samples(
         samples,
-        f"The ranks' parts of the data overlap: at least {common[pair]} batches were seen by rank {pair[0]} and rank "
-        f"{pair[1]}, at different steps.",
+        f"The ranks' parts of the data overlap: {phrases.ranks(pair)} both saw at least {common[pair]} batches.",
         tuple(sorted(samples)),
         "Put the data in the same order on all ranks before splitting it: sort it, or shuffle with one seed "
         "(random.Random(seed).shuffle(names)). If each rank is meant to see all of the data, in an order of its own, "
         "nothing is wrong.",
-        evidence=["No rank saw a batch twice: each rank splits the same data in a different order."],
+        evidence=[
+            f"{phrases.ranks(pair, True)} saw these batches at different steps.",
+            "No rank saw a batch twice: each rank splits the same data in a different order.",
+        ],
         kind=DATASET_DIFFERS,
         severity="warning",
         certainty="likely",

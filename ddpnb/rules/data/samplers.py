@@ -23,7 +23,7 @@ from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.data import SamplerPass
 from ddpnb.model.findings import FindingType
-from ddpnb.rules.rule import Draft, each, say
+from ddpnb.rules.rule import Draft, each, say, title
 
 SAME_DATA = FindingType("DDP501", "same-data")
 DATASET_DIFFERS = FindingType("DDP503", "dataset-differs")
@@ -33,14 +33,13 @@ _SPLIT_BY_RANK = (
     "Pass sampler=DistributedSampler(dataset) to the loader, or use a different part of the data on each rank."
 )
 _ALIKE = "Give the samplers of all ranks the same data set, seed, epoch and settings; only rank= may differ."
-#: what the passes of all ranks must have in common, in words, and the argument from which it follows
+#: what the passes of all ranks must have in common, where it differs in words, and the argument from which it follows
 _COMMON = (
-    ("shuffle", "have shuffle={}", "shuffle"),
-    ("order", "shuffle with seed + epoch = {}", "seed"),
-    ("length", "have a data set of {} samples", ""),
-    ("num_samples", "take {} samples", ""),
+    ("shuffle", ("shuffle=", "shuffle= settings"), "shuffle"),
+    ("order", ("seed or epoch", "seeds or epochs"), "seed"),
+    ("length", ("number of samples in the data set", "numbers of samples in the data set"), ""),
+    ("num_samples", ("number of samples for each rank", "numbers of samples for each rank"), ""),
 )
-_OTHER_EPOCH = "have a different epoch: seed + epoch = {}"
 
 
 def of_samplers(snap: Snapshot, group: tuple[int, ...]) -> Draft | None:
@@ -58,7 +57,7 @@ def _shards(
     told = each(passes, lambda rank: _told(rank, passes[rank]))
     counts = PerRank({rank: one.num_replicas for rank, one in passes.items()})
     if counts.split.differs:
-        return _settings_differ(loops, counts, "split the data in {} parts", "num_replicas", told)
+        return _settings_differ(loops, counts, ("num_replicas=", "num_replicas= settings"), "num_replicas", told)
     parts = passes[group[0]].num_replicas or 0
     fits = parts == len(group) or one_group(snap.recording)
     one_order = len({one.order for one in passes.values()}) == 1
@@ -80,7 +79,7 @@ def _shards(
         values = PerRank({rank: getattr(one, name) for rank, one in passes.items()})
         if len(set(values.values())) > 1 and None not in values.values():
             if name == "order" and len({one.seed for one in passes.values()}) == 1:
-                words, setting = _OTHER_EPOCH, ""
+                words, setting = ("epoch", "epochs"), ""
             return _settings_differ(loops, values, words, setting, told)
     return _contents(group, loops, own, told)
 
@@ -93,15 +92,22 @@ def _told(rank: int, one: SamplerPass) -> str:
 
 
 def _settings_differ(
-    loops: Mapping[int, Loop], values: PerRank[Any], what: str, setting: str, told: Sequence[str]
+    loops: Mapping[int, Loop], values: PerRank[Any], what: tuple[str, str], setting: str, told: Sequence[str]
 ) -> Draft:
-    """``setting``: the argument of the sampler from which the values follow, if they do."""
+    """``setting``: the argument of the sampler from which the values follow, if they do; ``what``: one of them, and several."""
     apart = values.split
-    rest = phrases.besides(sorted(values), apart.odd)
-    theirs = ", ".join(str(values[rank]) for rank in apart.odd[:8])
+    one, several = what
+    usual = values[apart.sides[0][0]]
+    has = say("of {ranks} [has|have] another {one} than the others", apart.culprits, ranks=apart.culprits, one=one)
+    sampler = phrases.verb(apart.culprits, "sampler", "samplers")
+    rest = "the shards do not match."
     return differ(
-        f"The samplers of {phrases.ranks(apart.odd)} {what.format(theirs)}, those of {phrases.ranks(rest)} {values[rest[0]]}: "
-        "the shards do not match.",
+        title(
+            f"The {sampler} {has}, {values[apart.culprits[0]]} instead of {usual}: {rest}",
+            f"The {sampler} {has}: {rest}",
+        )
+        if apart.culprits
+        else f"The samplers of {phrases.ranks(sorted(values))} have different {several}: {rest}",
         apart.culprits,
         as_made(loops, setting),
         told,
@@ -134,13 +140,11 @@ def _contents(group: tuple[int, ...], loops: Mapping[int, Loop], own: Views, tol
         return None
     reordered = all(kinds[rank] == "reordered" for rank in wrong)
     text = "{who} and {others} hold {what}" if apart.tied else "{who} [holds|hold] {what} than {others}"
+    what = "the same samples in a different order" if reordered else "partly different samples"
+    says = say(text, wrong, others=phrases.besides(group, wrong), what=what)
+    rest = "the shards overlap, and some samples are never seen."
     return differ(
-        say(
-            f"{text}: the shards overlap, and some samples are never seen.",
-            wrong,
-            others=phrases.besides(group, wrong),
-            what="the same samples in a different order" if reordered else "partly different samples",
-        ),
+        title(f"{says}: {rest}", f"{says}: the shards overlap."),
         () if apart.tied else wrong,
         loops,
         told,

@@ -79,7 +79,10 @@ def how_far(found: Difference | None) -> list[str]:
 
 
 def few(tensors: Sequence[str], most: int = 3) -> str:
-    return ", ".join(tensors[:most]) + " ..." * (len(tensors) > most)
+    """The first of these names, and how many more there are."""
+    if len(tensors) > most:
+        return f"{', '.join(tensors[:most])} and {len(tensors) - most} more"
+    return " and ".join(filter(None, (", ".join(tensors[:-1]), *tensors[-1:])))
 
 
 def since_steps(before: int, now: int) -> str:

@@ -164,26 +164,27 @@ def _swap(
     """The Draft; ``guessed``: that these are the same two calls follows from the text of their lines alone."""
     tied = len(swapped) >= len(usual)
     mine, theirs = (met[0].calls[side[0]] for side in (swapped, usual))
-    what = f"{mine.op} #{mine.seq} is at {_told(mine.site)} on {phrases.ranks(swapped)}, and at {_told(theirs.site)} on {phrases.ranks(usual)}"
     return Draft(
         say(
-            "{who} issue two calls in different orders: {what}."
+            "{who} issue two {op} calls in different orders."
             if tied
-            else "{who} [issues|issue] two calls in a different order than {usual}: {what}.",
+            else "{who} [issues|issue] two {op} calls in a different order than {usual}.",
             sites if tied else swapped,
             usual=usual,
-            what=what,
-        )
-        + " They have the same signature, so their data was mixed silently.",
+            op=mine.op,
+        ),
         () if tied else swapped,
         "Issue collectives in the same order on all ranks (sort by name; do not iterate over sets).",
         dict(sorted(sites.items())),
         waiting=() if tied else usual,
         sides=(usual, swapped) if tied else (),
         evidence=[
-            f"#{one.calls[swapped[0]].seq}: {phrases.ranks(swapped)} at {_told(one.calls[swapped[0]].site)}, "
-            f"{phrases.ranks(usual)} at {_told(one.calls[usual[0]].site)}."
-            for one in met
+            "The calls have the same signature, so their data was mixed silently.",
+            *(
+                f"{one.calls[swapped[0]].title}: {phrases.ranks(swapped)} at {_told(one.calls[swapped[0]].site)}, "
+                f"{phrases.ranks(usual)} at {_told(one.calls[usual[0]].site)}."
+                for one in met
+            ),
         ],
         kind=ORDER_SWAP,
         collective=theirs,
@@ -215,7 +216,7 @@ def concurrent_use(snap: Snapshot) -> Iterable[Draft]:
     orders = _orders_differ(snap.recording, one.group.key)
     saving = any(call.site.library == _CHECKPOINT for pair in found.values() for call in pair)
     yield Draft(
-        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time: the order of their calls is not deterministic.",
+        f"Two threads of {phrases.ranks(culprits)} use {one.group} at the same time.",
         culprits,
         'Give async_save its own group: saving = dist.new_group(backend="gloo"), once and on all ranks, then '
         "async_save(..., process_group=saving)."
@@ -225,6 +226,7 @@ def concurrent_use(snap: Snapshot) -> Iterable[Draft]:
         waiting=phrases.besides(snap.ranks, culprits),
         evidence=(
             f"Rank {seen}: {one.title} {one.site.placed} and {other.title} {other.site.placed}, in two threads.",
+            "The order of their calls is not deterministic.",
             *(("The same sequence number belongs to different lines on different ranks.",) if orders else ()),
         ),
         kind=CONCURRENT_USE,

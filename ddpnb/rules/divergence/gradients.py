@@ -12,10 +12,10 @@ from ddpnb.model.calls import Site
 from ddpnb.model.events.models import ModelWrapped
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import RankRecord
-from ddpnb.rules.divergence.builder import draft_of, either, how_far
+from ddpnb.rules.divergence.builder import draft_of, either, few, how_far
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS
 from ddpnb.rules.divergence.synchronisation import never_synchronised
-from ddpnb.rules.rule import Draft, say
+from ddpnb.rules.rule import Draft, say, title
 from ddpnb.source.gradients import requiring
 
 GRAPH_CHANGED = FindingType("DDP415", "graph-changed")
@@ -53,16 +53,28 @@ def gradients_differ(own: Replicas, found: Difference) -> Draft:
     return draft_of(
         SCALING_DIFFERS,
         either(
-            "{who} modified the gradients of {name} after synchronisation{unsure}, {when}",
-            "{who} modified the gradients of {name} differently after synchronisation{unsure}, {when}",
+            *(
+                (
+                    "{who} modified the gradients of {name} after synchronisation, {when}",
+                    "{who} modified the gradients of {name} differently after synchronisation, {when}",
+                )
+                if recorded
+                else (
+                    "{who} [holds|hold] other gradients of {name} than the other ranks {when}",
+                    "{who} hold different gradients of {name} {when}",
+                )
+            ),
             culprits,
             samples,
-            unsure="" if recorded else ", or did not synchronise them",
             **words,
         ),
         samples,
         culprits,
-        [*told, *([changed] if editors else [])],
+        [
+            *told,
+            *([] if recorded else ["They were modified after synchronisation, or were not synchronised."]),
+            *([changed] if editors else []),
+        ],
         "Scale and clip gradients by the same numbers on all ranks, after synchronisation.",
         tensors=found.tensors,
         sides=() if culprits else found.sides,
@@ -89,14 +101,21 @@ def _unfrozen(own: Replicas, found: Difference, absent: set[int]) -> Draft:
         for rank in culprits
         if (site := _set_since(own.ranks[rank], own.recording.sources, found.samples[rank].at_ns)) is not None
     }
+    one = len(found.tensors) == 1
+    requires = f"{'requires' if one else 'require'} gradients only since {'it was' if one else 'they were'} wrapped"
+    on = f" on {phrases.ranks(culprits)}" if absent else ""
+    does_not = f"{'DDP' if own.model.wrapper == 'DistributedDataParallel' else own.model.wrapper} does not synchronise {'it' if one else 'them'}."
     return draft_of(
         GRAPH_CHANGED,
-        f"{', '.join(found.tensors[:3])} of {own.name} did not require gradients when it was wrapped and do now"
-        f"{f' on {phrases.ranks(culprits)}' if absent else ''}: {own.model.wrapper} does not synchronise them.",
+        title(
+            f"{few(found.tensors)} of {own.name} {requires}{on}; {does_not}",
+            f"{few(found.tensors)} {requires}{on}; {does_not}",
+            f"{len(found.tensors)} parameters of {own.name} {requires}{on}; {does_not}",
+        ),
         found.samples,
         culprits,
         [
-            f"Their gradients differ before optimizer step {found.turn}; all other gradients agree.",
+            f"{'Its' if one else 'Their'} gradients differ before optimizer step {found.turn}; all other gradients agree.",
             *how_far(found),
             *(
                 f"After it was wrapped, {phrases.ranks(those)} ran {site}."

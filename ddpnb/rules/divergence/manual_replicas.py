@@ -21,7 +21,7 @@ from ddpnb.model.replicas import Model, Sample
 from ddpnb.rules.divergence.builder import draft_of, few, how_far, since_steps
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ, settings_differ
 from ddpnb.rules.divergence.parameter_edit import MIXED, SETUP, drifted, since_earlier_run
-from ddpnb.rules.rule import FAILURE, FEW, Draft, each, rule
+from ddpnb.rules.rule import FAILURE, FEW, Draft, each, rule, title
 from ddpnb.rules.unwaited_work import WORK_NOT_WAITED
 
 # What may differ of replicas: these are none, or that is the matter.
@@ -167,11 +167,8 @@ def _alone(snap: Snapshot, own: Replicas) -> Draft | None:
     since = {rank: _since_first_step(record, own.number) for rank, record in snap.ranks.items()}
     if any(_carries(call, own.model) for calls in since.values() for call in calls):
         return None
-    steps = sorted({record.steps for record in snap.ranks.values()})
-    many = f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
     return Draft(
-        f"Each rank trains its own model: no collective carried gradients or parameters in {many} optimizer steps of "
-        f"{own.name}, and the parameters differ between ranks.",
+        "Each rank trains its own model: no collective carried gradients or parameters.",
         tuple(snap.ranks),
         "Wrap the model: DistributedDataParallel(model), fabric.setup(model, optimizer) with Lightning Fabric, or "
         "accelerator.prepare(model, optimizer). If the ranks are meant to train independently, nothing is wrong.",
@@ -180,7 +177,7 @@ def _alone(snap: Snapshot, own: Replicas) -> Draft | None:
             *each(
                 snap.ranks,
                 lambda rank: (
-                    f"Rank {rank}: {snap.ranks[rank].steps} optimizer steps, {_counted(since[rank])} since the first."
+                    f"Rank {rank}: {snap.ranks[rank].steps} optimizer steps of {own.name}, {_counted(since[rank])} since the first."
                 ),
             ),
             f"After optimizer step {found.turn} the ranks held different values: {few(found.tensors)}.",
@@ -214,9 +211,13 @@ def _beside(own: Replicas, shared: Replicas) -> Draft | None:
     tensors = found.tensors
     one, wrapper = len(tensors) == 1, shared.model.wrapper
     return Draft(
-        f"Each rank trains its own {few(tensors)}: {'it is' if one else 'they are'} no part of the model that "
-        f"{f'{wrapper} wraps' if wrapper else 'the ranks keep equal'}, and {'differs' if one else 'differ'} between ranks since "
-        f"step {found.turn} of {own.name}.",
+        title(
+            *(
+                f"Each rank trains its own {which}, which {'is' if one else 'are'} no part of the model that "
+                f"{f'{wrapper} wraps' if wrapper else 'the ranks keep equal'}."
+                for which in (few(tensors), few(tensors, 1), "parameters")
+            )
+        ),
         tuple(sorted(found.samples)),
         "Make them parameters of the module, before it is wrapped and the optimizer is made. Or average their gradients "
         "before each step: dist.all_reduce(p.grad), then p.grad /= dist.get_world_size(). If each rank is meant to train "
@@ -225,7 +226,7 @@ def _beside(own: Replicas, shared: Replicas) -> Draft | None:
         evidence=(
             "Before the first step all ranks held the same values.",
             *how_far(found),
-            f"They differ in all {len(since)} checks since then.",
+            f"They differ since step {found.turn} of {own.name}, in all {len(since)} checks since then.",
         ),
         tensors=tensors[:20],
         certainty="likely",

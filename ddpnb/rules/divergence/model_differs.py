@@ -16,14 +16,14 @@ PARAMETER_ORDER = FindingType("DDP404", "parameter-order", ways_part=True)
 
 _WORDS = {
     PARAMETER_ORDER: (
-        "{who} [registers|register] the parameters of {module} in a different order, or with different dtypes, than {usual}: {how}",
-        "{who} register the parameters of {module} in different orders, or with different dtypes: {how}",
+        "{who} [registers|register] the parameters of {module} in another order, or with other dtypes, than {usual}.",
+        "{who} register the parameters of {module} in different orders, or with different dtypes.",
         "Build the model from the same configuration on all ranks, in the same order: DistributedDataParallel matches "
         "parameters by position, not by name.",
     ),
     MODEL_DIFFERS: (
-        "{who} [wraps|wrap] a different {module} than {usual}: {how}",
-        "{who} wrap different {module} models: {how}",
+        "{who} [wraps|wrap] a different {module} than {usual}.",
+        "{who} wrap different {module} models.",
         "Build the same model on all ranks: sizes that depend on data (vocabulary, classes) must be agreed on first.",
     ),
 }
@@ -59,14 +59,14 @@ def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:
     told = [text for text, _ in found[others[0][0]]]
     if len(others) > 1:
         by_side = phrases.by_side(others, lambda rank: found[rank][0][0].rstrip("."))
-        how = f"compared with {phrases.ranks(usual)}, {by_side}."
+        how = [f"Compared with {phrases.ranks(usual)}, {by_side}."]
     else:
-        how = told[0] if apart.culprits else f"on {phrases.ranks(apart.odd)}, {told[0]}"
+        how = [f"On {phrases.ranks(others[0])}, {text}" for text in told[:4]]
     one, tie, remedy = _WORDS[kind]
     counts = phrases.by_side(
         apart.sides, lambda rank: f"{len(models[rank].parameters)} and {len(models[rank].buffers)}"
     )
-    words = {"module": reference.module, "usual": usual, "how": how}
+    words = {"module": reference.module, "usual": usual}
     yield Draft(
         say(one if apart.culprits else tie, apart.culprits or models, **words),
         apart.culprits,
@@ -74,7 +74,7 @@ def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:
         models,
         waiting=usual if apart.culprits else (),
         sides=apart.sides,
-        evidence=(f"Parameters and buffers: {counts}.", *(told[1:4] if len(others) == 1 else ())),
+        evidence=(*how, f"Parameters and buffers: {counts}."),
         kind=kind,
         tensors=tuple(dict.fromkeys(name for one in found.values() for _, name in one if name))[:20],
     )
@@ -83,7 +83,7 @@ def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:
 def _differences(one: tuple[TensorSpec, ...], other: tuple[TensorSpec, ...]) -> list[tuple[str, str]]:
     """In words, with the name of the tensor."""
     found = [
-        (f"number {place} is {_spec(b)} instead of {_spec(a)}.", b.name)
+        (f"tensor {place} is {_spec(b)} instead of {_spec(a)}.", b.name)
         for place, (a, b) in enumerate(zip(one, other, strict=False))
         if (a.name, a.shape, a.dtype, a.trains) != (b.name, b.shape, b.dtype, b.trains)
     ]

@@ -79,6 +79,8 @@ def _too_short(snap: Snapshot, finding: Finding, seconds: float) -> Iterable[Dra
             waiting=(),
             summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
             where=tuple((rank, event.site) for rank, event in made.items() if event.site != NO_SITE),
+            # What the time-out ended comes before what followed from that.
+            evidence=tuple(sorted(finding.evidence, key=lambda text: not _TIMED_OUT.search(text))),
             remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
         )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ddpnb.facts.snapshot import Snapshot
@@ -14,14 +15,16 @@ from ddpnb.model.events.runs import ThreadFailed
 from ddpnb.model.findings import FindingType
 from ddpnb.model.names import given_name
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord
+from ddpnb.model.recording import Process, RankRecord
 from ddpnb.model.stacks import MAX_UNSEEN, Frame
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family
+from ddpnb.rules.rule import ERROR, Draft, alike, each, family, say, title
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
+
+_PROCESS = re.compile(r"\bprocess \d+")
 
 _FRAMES, _STACKS, _THREADS, _NAMED = 8, 4, 2, 8
 
@@ -87,10 +90,91 @@ def may_be_unseen(standing: Standing) -> bool:
     return bool(standing.record.unseen) and not standing.function and not waits_on.startswith(LOCAL)
 
 
+_SLEEP, _FILE_LOCK = "sleep()", "a file lock"
+_ASKS = "The rank asks for input, which nobody gives: take it from an argument or a file."
+#: How the wait of a process begins in words, and what to do about it.
+_RESOLVE = (
+    (_FILE_LOCK, "Find the process that holds the file lock (lslocks), and why it does not release it."),
+    (
+        "a lock",
+        "Find the thread that should release the lock, or fill the queue, and why it does not: py-spy dump --pid PID shows "
+        "all threads.",
+    ),
+    ("a child process", "Look at what the child process does (py-spy dump --pid PID): the rank waits for its end."),
+    (_SLEEP, "Look at why it sleeps there: a loop may ask again and again for what does not happen."),
+    ("a signal", "Find out which process is to send the signal, and why it does not."),
+    ("a connection", "Look at the other end of the connection: whether it runs, and its address and port."),
+    (
+        "a file or socket",
+        "Find out which process is to answer there, and why it does not. A timeout= turns such a wait into an error.",
+    ),
+    (
+        "a socket",
+        "Look at the process at the other end, which does not answer. A timeout= turns such a wait into an error.",
+    ),
+    ("read() on /dev/tty", _ASKS),
+    ("read()", "Find out who is to write there, and why nothing comes. A timeout= turns such a wait into an error."),
+    ("write()", "Find out who is to read there, and why it does not: a full pipe blocks who writes."),
+)
+
+
+def _resolve(reason: str) -> str:
+    """What to do about a wait, by what the process waits for."""
+    if "(standard input)" in reason:
+        return _ASKS
+    known = (remedy for begins, remedy in _RESOLVE if reason.startswith(begins))
+    return next(known, "Look at the statement at that line: what it waits for was not recorded.")
+
+
+def _waits_on(process: Process) -> str:
+    """What a process waits for in the kernel."""
+    return process.waits_on.replace("a socket (socket)", "a socket")
+
+
+def _blocked_in(standing: Standing) -> str:
+    """The call in which a rank is blocked, or the phase; empty where neither is known."""
+    call, event = standing.call, standing.event
+    return phrases.in_call(call) if call is not None else event.title if event is not None else ""
+
+
+def _inactive(standings: Mapping[int, Standing], *, all_stopped: bool) -> Iterator[str]:
+    """Since when ranks have been inactive, what they wait for, and why they can never continue."""
+    for text, said in (
+        ("{who} [was|were] idle{at}.", lambda one: one.reported),
+        ("{who} [has|have] been inactive for {seconds} s{at}.", lambda one: not one.reported and one.idle_s >= 1),
+        ("{who} [is|are] blocked{at}.", lambda one: not one.reported and one.idle_s < 1),
+    ):
+        seconds = {rank: f"{one.idle_s:.0f}" for rank, one in standings.items() if said(one)}
+        yield from alike(
+            text, {rank: {"seconds": many, "at": phrases.at(standings[rank].site)} for rank, many in seconds.items()}
+        )
+    processes = {rank: one.record.process for rank, one in standings.items()}
+    stopped = [rank for rank, process in processes.items() if process.activity == "stopped"]
+    if stopped and not all_stopped:
+        yield say("{who} [is|are] stopped (SIGSTOP).", stopped)
+    unanswered = [
+        rank for rank, one in standings.items() if not processes[rank].answered and one.state is RankState.BLOCKED
+    ]
+    if unanswered:
+        yield say("{who} [is|are] unresponsive too: [its stack was|their stacks were] read from outside.", unanswered)
+    never = {rank: one.never for rank, one in standings.items() if one.never}
+    by_reason: dict[str, list[int]] = {}
+    for rank, reason in never.items():
+        by_reason.setdefault(_PROCESS.sub("process", reason), []).append(rank)
+    for ranks in by_reason.values():
+        others = [f"rank {rank}: {found[0]}" for rank in ranks[1:] if (found := _PROCESS.search(never[rank]))]
+        alike_ = f" ({'; '.join(others)})" if others else ""
+        yield say("{who} can never continue: {why}{others}.", ranks, why=never[ranks[0]], others=alike_)
+    waits_on = {rank: what for rank, process in processes.items() if (what := _waits_on(process))}
+    for text, asleep in (("{who} [is|are] in {what}.", True), ("{who} [waits|wait] for {what} in the kernel.", False)):
+        yield from alike(text, {rank: {"what": what} for rank, what in waits_on.items() if (what == _SLEEP) == asleep})
+
+
 def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
     standings, waiting = stop.standings, stop.waiting
     processes = [standings[rank].record.process for rank in culprits]
     stopped = [process.activity == "stopped" for process in processes]
+    reason = ""
     if kind == RANK_FROZEN:
         is_ = phrases.verb(culprits, "is", "are")
         if all(stopped):
@@ -105,30 +189,19 @@ def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
             what = f"{is_} unresponsive for an unknown reason"
             remedy = "Dump the stack from outside (py-spy dump, as root where ptrace is restricted) and look at the process (top)."
     else:
-        reasons = {process.waits_on for process in processes}
+        reasons = {_waits_on(process) for process in processes}
         reason = reasons.pop() if len(reasons) == 1 else ""
-        waits_on = f", waiting for {reason}" if reason else ""
-        what = f"{phrases.verb(culprits, 'is', 'are')} {outside(standings[rank] for rank in culprits)}{waits_on}"
-        it_waits = phrases.verb(culprits, "it waits", "they wait")
-        remedy = f"Resolve what {it_waits} for there" + (
-            "; the other ranks cannot continue before that." if waiting else "."
+        never = all(standings[rank].never for rank in culprits)
+        remedy = (
+            _resolve(reason)
+            if not never or not reason.startswith(_FILE_LOCK)
+            else "Release the file lock before that line."
         )
+        reason = f", {'in' if reason == _SLEEP else 'waiting for'} {reason}" if reason else ""
+        what = f"{phrases.verb(culprits, 'is', 'are')} {outside(standings[rank] for rank in culprits)}"
         if all(standings[rank].function for rank in culprits):
             remedy += " It may be that another member has not made this call: look at where the others are."
-    evidence = []
-    for rank in culprits[:_NAMED]:
-        standing = standings[rank]
-        place = phrases.at(standing.site)
-        inactive = "was idle" if standing.reported else f"has been inactive for {standing.idle_s:.0f} s"
-        evidence.append(f"Rank {rank} {inactive}{place}.")
-        if standing.record.process.activity == "stopped" and not all(stopped):
-            evidence.append(f"Rank {rank} is stopped (SIGSTOP).")
-        if not standing.record.process.answered and standing.state is RankState.BLOCKED:
-            evidence.append(f"Rank {rank} is unresponsive too: its stack was read from outside.")
-        if standing.never:
-            evidence.append(f"It can never continue: {standing.never}.")
-        if standing.record.process.waits_on:
-            evidence.append(f"Rank {rank} waits for {standing.record.process.waits_on} in the kernel.")
+    evidence = [*_inactive({rank: standings[rank] for rank in culprits[:_NAMED]}, all_stopped=all(stopped))]
     for rank in culprits[:_NAMED]:
         if may_be_unseen(standings[rank]):
             loaded = [given_name(name) for name in standings[rank].record.unseen[:MAX_UNSEEN]]
@@ -151,18 +224,24 @@ def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
         )
         evidence += _stacks({rank: standings[rank].record for rank in early})
         remedy += " Before the start-up it is most often a lock file that a killed process left behind, a compiler or a download."
-    for rank in waiting[:_NAMED]:
-        held, event = standings[rank].call, standings[rank].event
-        if held is not None:
-            evidence.append(f"Rank {rank} is blocked in {phrases.in_call(held)}{phrases.at(standings[rank].site)}.")
-        elif event is not None:
-            evidence.append(f"Rank {rank} is blocked in {event.title}{phrases.at(standings[rank].site)}.")
+    evidence += alike(
+        "{who} [is|are] blocked in {what}{at}.",
+        {
+            rank: {"what": what_, "at": phrases.at(standings[rank].site)}
+            for rank in waiting
+            if (what_ := _blocked_in(standings[rank]))
+        },
+    )
     sites = {standings[rank].site for rank in culprits}
-    summary = f"{phrases.ranks(culprits, True)} {what}{phrases.at(sites.pop()) if len(sites) == 1 else ''}"
-    summary += (
-        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}."
-        if waiting
-        else "."
+    at = phrases.at(sites.pop()) if len(sites) == 1 else ""
+    waits = f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}"
+    who = phrases.ranks(culprits, True)
+    summary = title(
+        *(
+            f"{who} {what}{reason}{at}{rest}."
+            for reason, rest in ((reason, waits if waiting else ""), (reason, ""), ("", ""))
+        ),
+        f"{who} {what}.",
     )
     return Draft(
         summary,

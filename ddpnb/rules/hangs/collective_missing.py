@@ -19,7 +19,7 @@ from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.causes.parted_in_library import parted
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family, say
+from ddpnb.rules.rule import ERROR, FEW, Draft, after_verb, alike, each, family, say, title
 from ddpnb.source.paths import parting, path_to
 from ddpnb.texts import shortened
 
@@ -50,12 +50,22 @@ def _of_calls(stop: Stop) -> Draft:
     where = {rank: call.site for rank, call in collective.calls.items()}
     if left.how is Left.EITHER:
         sides = collective.sides
-        lines = [_is_in(side, collective.calls[side[0]]) for side in sides]
+        one, other = (collective.calls[side[0]] for side in sides[:2])
         return Draft(
-            f"{lines[0]}, {lines[1][:1].lower()}{lines[1][1:]}: one side skipped the call of the other.",
+            title(
+                say(
+                    "{who} [is|are] in {mine}, {others} in {theirs}: one side skipped a call.",
+                    sides[0],
+                    mine=one.op,
+                    others=sides[1],
+                    theirs=other.op,
+                ),
+                f"The ranks are in {one.op} and {other.op}: one side skipped a call.",
+            ),
             remedy=TOGETHER,
             at={rank: where[rank] for side in sides for rank in side},
             sides=sides,
+            evidence=[f"{_is_in(side, collective.calls[side[0]])}." for side in sides[:FEW]],
             collective=collective.calls[sides[0][0]],
             certainty="likely",
             stop=stop,
@@ -68,12 +78,7 @@ def _of_calls(stop: Stop) -> Draft:
         ((culprits, mine), (waiting, theirs)) if extra else ((waiting, theirs), (culprits, mine))
     )
     return Draft(
-        f"Only {phrases.ranks(culprits)} called the {mine.op}{phrases.at(mine.site)}: {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')} already in {theirs.op}{phrases.at(theirs.site)}."
-        if extra
-        else f"{phrases.ranks(culprits, True)} did not call the {theirs.op} that {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(theirs.site)}: {phrases.verb(culprits, 'it is', 'they are')} "
-        f"in {mine.op}{phrases.at(mine.site)}.",
+        _extra(culprits, mine, waiting, theirs) if extra else _skipped(culprits, mine, waiting, theirs),
         culprits,
         TOGETHER,
         where,
@@ -91,6 +96,50 @@ def _of_calls(stop: Stop) -> Draft:
     )
 
 
+def _extra(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs: Call) -> str:
+    """Of ranks that made one call too many."""
+
+    def told(here: str, there: str) -> str:
+        text = "{who} [is|are] already in {theirs}{there}."
+        others = say(text, waiting, theirs=theirs.op, there=there)
+        return f"Only {phrases.ranks(culprits)} called the {mine.op}{here}: {others[:1].lower()}{others[1:]}"
+
+    return title(
+        told(phrases.at(mine.site), phrases.at(theirs.site)),
+        told(_line(mine.site), _line(theirs.site)),
+        told(_line(mine.site), ""),
+        told("", ""),
+    )
+
+
+def _skipped(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs: Call) -> str:
+    """Of ranks that are in another call than the one that others wait in."""
+
+    def told(here: str, there: str) -> str:
+        is_ = phrases.verb(culprits, "it is", "they are")
+        return f"{_did_not_call(culprits, theirs, waiting, there)}: {is_} in {mine.op}{here}."
+
+    return title(
+        told(phrases.at(mine.site), phrases.at(theirs.site)),
+        told(_line(mine.site), _line(theirs.site)),
+        told(_line(mine.site), ""),
+        told("", ""),
+        f"{_did_not_call(culprits, theirs, waiting, '')}.",
+    )
+
+
+def _did_not_call(missing: Sequence[int], call: Call, waiting: Sequence[int], at: str) -> str:
+    return (
+        f"{phrases.ranks(missing, True)} did not call the {call.op} that {phrases.ranks(waiting)} "
+        f"{phrases.verb(waiting, 'is', 'are')} blocked in{at}"
+    )
+
+
+def _line(site: Site) -> str:
+    """`` at train.py:7``: without the function, as in a title."""
+    return phrases.at(replace(site, function="?"))
+
+
 def _is_in(ranks: Sequence[int], call: Call) -> str:
     return say("{who} [is|are] in {call}{at}", ranks, call=phrases.in_call(call), at=phrases.at(call.site))
 
@@ -99,10 +148,16 @@ def _ended(recording: Recording, stop: Stop) -> Draft:
     """Ranks that finished while others wait for them."""
     waiting, missing = stop.waiting, stop.gone
     call, site = stop.calls[stop.first], stop.standings[stop.first].site
+    text = "{who} never [calls|call] the {op} that {others} {are} blocked in{at}: {they} {ended}."
+    words = {
+        "op": call.op,
+        "others": waiting,
+        "are": phrases.verb(waiting, "is", "are"),
+        "they": phrases.verb(missing, "it", "they"),
+        "ended": how_ended(recording, missing),
+    }
     return Draft(
-        f"{phrases.ranks(missing, True)} never {phrases.verb(missing, 'calls', 'call')} the {call.op} that "
-        f"{phrases.ranks(waiting)} {phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(site)}: "
-        f"{phrases.verb(missing, 'it', 'they')} {how_ended(recording, missing)}.",
+        title(*(say(text, missing, at=at, **words) for at in (phrases.at(site), _line(site), ""))),
         missing,
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
         places(stop),
@@ -138,18 +193,20 @@ def ended_lines(recording: Recording, stop: Stop) -> tuple[str, ...]:
             call=phrases.in_call(call),
             at=phrases.at(stop.standings[stop.first].site),
         ),
-        *each(stop.gone, lambda rank: _ended_after(recording.ranks[rank], call)),
+        *after_verb({rank: _ended_after(recording.ranks[rank], call) for rank in stop.gone}),
     )
 
 
 def _ended_after(record: RankRecord, call: Call) -> str:
     """How many collectives of the group a rank called before it ended, and how many of them at the line of ``call``."""
-    text = f"Rank {record.rank} {phrases.ended(record.ending)}"
+    text = phrases.ended(record.ending)
     made = [c for c in record.calls if c.group.key == call.group.key and c.seq]
     there = calls_like(record, call)
     if not record.forgotten:
-        lines = f", {there} of them at that line" if made else ""
-        return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group{lines}."
+        if not made:
+            return f"{text} without a collective in this group."
+        lines = f"{'not ' * (not there)}at that line" if len(made) == 1 else f"{there or 'none'} of them at that line"
+        return f"{text} after {len(made)} collective{'s' * (len(made) != 1)} in this group, {lines}."
     lines = f", at least {there} of them at that line" if there else ""  # none among the recorded calls: no number
     return f"{text} after {made[-1].title} of this group{lines}." if made else f"{text}."  # its number is exact
 
@@ -163,9 +220,7 @@ def _in_groups(stop: Stop) -> Draft:
     waiting = phrases.besides(stop.waiting, culprits)
     inside = [r for r in waiting if calls[r].group.key == call.group.key and calls[r].seq == call.seq]
     return Draft(
-        f"{phrases.ranks(culprits, True)} did not call the {call.op} that {phrases.ranks(inside)} "
-        f"{phrases.verb(inside, 'is', 'are')} blocked in{phrases.at(call.site)}: "
-        f"{phrases.verb(culprits, 'it is', 'they are')} in {mine.op}{phrases.at(mine.site)}.",
+        _skipped(culprits, mine, inside, call),
         culprits,
         "Call every collective of a group on all of its members.",
         places(stop),
@@ -184,12 +239,15 @@ def call_lines(stop: Stop) -> tuple[str, ...]:
     for call in calls.values():
         callers.setdefault(call.site, set()).add(call.site.via)
 
-    def line(rank: int) -> str:
-        call = calls[rank]
-        via = f", called at {call.site.via}" if call.site.via and len(callers[call.site]) > 1 else ""
-        return f"Rank {rank} is in {phrases.in_call(call)}{phrases.at(stop.standings[rank].site)}{via}."
+    def place(rank: int) -> str:
+        site = calls[rank].site
+        via = f", called at {site.via}" if site.via and len(callers[site]) > 1 else ""
+        return f"{phrases.at(stop.standings[rank].site)}{via}"
 
-    return each(sorted(calls), line)
+    return alike(
+        "{who} [is|are] in {call}{at}.",
+        {rank: {"call": phrases.in_call(calls[rank]), "at": place(rank)} for rank in sorted(calls)},
+    )
 
 
 # -- of reports
@@ -216,17 +274,24 @@ def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
     waited_s = recording.report.waited_s if recording.report is not None else 0.0
     who, at = phrases.ranks(culprits or unseen), phrases.at(standings[inside[0]].site)
     were = phrases.verb(inside, "was", "were")
+    lines_ = (at, _line(standings[inside[0]].site), "")
     if lost is not None:
-        summary = (
+        versions = [
             f"{phrases.ranks(culprits, True)} did not call {_named(call)} of {call.group}: {phrases.ranks(inside)} {were} blocked in "
             f"{_named(own)}{at}, a later one."
-        )
+            for at in lines_
+        ]
     elif culprits:
-        summary = f"{phrases.ranks(culprits, True)} did not call the {_named(call)} that {phrases.ranks(inside)} {were} blocked in{at}."
+        versions = [
+            f"{phrases.ranks(culprits, True)} did not call the {_named(call)} that {phrases.ranks(inside)} {were} blocked in{at}."
+            for at in lines_
+        ]
     else:
-        summary = (
+        versions = [
             f"{phrases.ranks(inside, True)} {were} blocked in {_named(call)}{at}: these files show no call of {who}."
-        )
+            for at in lines_
+        ]
+    summary = title(*versions)
     # Those that wait elsewhere for a rank that waits here.
     rest = sorted(set(stop.waiting) - set(inside) - set(culprits))
     what = "send" if call.op != "send" else "receive"
@@ -359,14 +424,18 @@ def _met_others(recording: Recording, finding: Finding, rank: int) -> Draft | No
     way = parting(recording, path_to(recording.ranks[min(met)], theirs), path_to(record, own))
     skipped = len(met) > 1 or (way.relation == "sequence" and way.other.line > way.one.line)
     return Draft(
-        f"{phrases.ranks([rank], True)} did not call the {theirs.op} that {phrases.ranks(met)} made{phrases.at(theirs.site)}: "
-        f"it wraps its model{phrases.at(own.site)}, and the calls of both were matched.",
+        title(
+            *(
+                f"Rank {rank} did not call the {theirs.op} that {phrases.ranks(met)} made{there}: it wraps its model{here}."
+                for here, there in ((_line(own.site), _line(theirs.site)), ("", _line(theirs.site)), ("", ""))
+            )
+        ),
         (rank,) if skipped else (),
         TOGETHER,
         {rank: own.site, **{other: call.site for other, call in met.items()}},
         tuple(met) if skipped else (),
         () if skipped else (tuple(met), (rank,)),
-        finding.evidence,
+        (*finding.evidence, f"{_is_in([rank], own)}: its calls were matched with those of {phrases.ranks(met)}."),
         instead=finding,
         collective=theirs,
         certainty="likely",

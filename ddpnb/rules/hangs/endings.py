@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from ddpnb.model.events.runs import Caller
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family, say
+from ddpnb.rules.rule import ERROR, Draft, after_verb, each, family, say, title
 from ddpnb.texts import shortened
 
 LOOK_AT_FIRST = (
@@ -94,7 +95,7 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
     assert ending is not None
     died = ending.how in ("died", "ended")
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
-    evidence = [*each(ranks, lambda rank: _how(rank, recording.ranks[rank]))]
+    evidence = [*after_verb({rank: _how(recording.ranks[rank]) for rank in ranks})]
     if ending.parent and ending.signal_name in ("SIGTERM", "SIGKILL"):
         evidence.append(f"Its parent, {shortened(ending.parent, 200)}, lived on: it may have sent the signal.")
     if call is not None:
@@ -109,19 +110,24 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
     if not died and all(one is None or one.how == "exited" for one in concerned):
         evidence += _unnamed_exceptions(recording)
     everywhere = len(ranks) == len(recording.ranks) > 1 and ending.how == "raised" and ending.exception != "Released"
-    summary = f"{phrases.ranks(ranks, True)} {_what(records[0], phrases.verb(ranks, 'was', 'were'))}"
-    if waiting:
-        summary += f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
+    did = _what(records[0], phrases.verb(ranks, "was", "were"))
+    others_wait = say("; {who} [waits|wait] for {it}", waiting, it=phrases.verb(ranks, "it", "them")) if waiting else ""
+    failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
     # What a library raised follows from what the user's code did before; that code's own traceback says it itself.
     of_library = bool(ending.frames) and not ending.frames[-1].user
     return Draft(
-        phrases.sentence(summary),
+        title(
+            *(
+                phrases.sentence(f"{phrases.ranks(ranks, True)} {what}{rest}")
+                for what, rest in ((did, others_wait), (_cut(did), others_wait), (did, ""), (_cut(did), ""))
+            )
+        ),
         ranks,
         "Start with the first rank that fails, or with what they have in common: none of them waits for another."
         if everywhere
         else LOOK_AT_FIRST
         if stop.secondary
-        else _remedy(records[0], waited_for=bool(waiting)),
+        else _remedy(records[0], waited_for=bool(waiting), others_failed=set(failed) > set(ranks)),
         {
             rank: waits[rank].standing.site if rank in waits and rank in waiting else last_site(recording.ranks[rank])
             for rank in (*ranks, *waiting)
@@ -135,7 +141,16 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
     )
 
 
+_MESSAGE = 10  # words of a message in a title
+_SOURCE = re.compile(r"(?<=: )\[[^\]\n]{1,300}\.(?:cc|cpp|cu|h|hpp):\d+\] *")
 _FEW = 8
+
+
+def _cut(did: str) -> str:
+    """What a rank raised, without the line of torch's source and with the first words of the message."""
+    name, colon, message = _SOURCE.sub("", did, count=1).partition(": ")
+    words = message.split()
+    return f"{name}{colon}{' '.join(words[:_MESSAGE])}{'...' if len(words) > _MESSAGE else ''}"
 
 
 def _unnamed_exceptions(recording: Recording) -> list[str]:
@@ -198,24 +213,26 @@ def _what(record: RankRecord, was: str = "was") -> str:
     return f"{was} killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
 
-def _how(rank: int, record: RankRecord) -> str:
+def _how(record: RankRecord) -> str:
+    """From the verb on."""
     ending = record.ending
     assert ending is not None
-    text = phrases.sentence(
-        f"Rank {rank} {_what(record).removesuffix('.')}" + (phrases.at(last_site(record)) if ending.frames else "")
-    )
+    text = phrases.sentence(_what(record).removesuffix(".") + (phrases.at(last_site(record)) if ending.frames else ""))
     if ending.how == "died" and record.calls:
         text += f" Its last call was {record.calls[-1].title}{phrases.at(record.calls[-1].site)}."
     return text
 
 
-def _remedy(record: RankRecord, *, waited_for: bool) -> str:
+def _remedy(record: RankRecord, *, waited_for: bool, others_failed: bool) -> str:
     ending = record.ending
     assert ending is not None
     if ending.exception == "Released":
         return "world.rebuild() creates a new process group, which wrapped models use."
     if ending.how == "raised":
-        return f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}: those of the other ranks follow from it."
+        first = f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}"
+        if others_failed:
+            return f"{first}: those of the other ranks follow from it."
+        return f"{first}: the ranks that wait for it have not failed." if waited_for else f"{first}."
     if ending.how == "exited" and record.reported:
         return "Look at the end of the output: Python exits with status 1 after an exception."
     if ending.how == "exited" and waited_for:

@@ -19,7 +19,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.rule import FAILURE, Draft, each, family
+from ddpnb.rules.rule import FAILURE, Draft, each, family, title
 
 RANK_ZERO_FORWARD = FindingType(
     "DDP411",
@@ -210,8 +210,13 @@ def _draft(recording: Recording, rank: int, call: Call, met: Mapping[int, Call |
     others = phrases.besides(sorted(recording.ranks), culprits)
     known = {r: one for r, one in sorted(met.items()) if one is not None}
     return Draft(
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} the wrapped model alone"
-        f"{phrases.at(call.site)}: its {call.op} is matched with unrelated calls of the other ranks.",
+        title(
+            *(
+                f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'runs', 'run')} the wrapped model alone{at}: "
+                f"its {call.op} is matched with unrelated calls of the other ranks."
+                for at in (phrases.at(call.site), f" at {call.site}", "")
+            )
+        ),
         culprits,
         _remedy(call),
         dict.fromkeys(culprits, call.site) | {r: known[r].site for r in others if r in known},
@@ -279,9 +284,13 @@ def _alone_in_model(snap: Snapshot, finding: Finding) -> Draft | None:
     lone = tuple(waiting)
     others = tuple(r for r in finding.culprits if r in standings)
     call = finding.collective
+    lone_run = f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone:"
     return Draft(
-        f"{phrases.ranks(lone, True)} {phrases.verb(lone, 'runs', 'run')} the wrapped model alone: its {call.op if call else 'collective'} "
-        f"waits for {phrases.ranks(others)}, which {phrases.verb(others, 'is', 'are')} not in it.",
+        title(
+            f"{lone_run} its {call.op if call else 'collective'} waits for {phrases.ranks(others)}, which "
+            f"{phrases.verb(others, 'is', 'are')} not in it.",
+            f"{lone_run} its {call.op if call else 'collective'} waits for {phrases.ranks(others)}.",
+        ),
         lone,
         _remedy(call),
         snap.at((*lone, *others)),

@@ -34,9 +34,7 @@ def group_order(snap: Snapshot) -> Iterable[Draft]:
         )
         culprits = changed or cycle
         yield Draft(
-            f"{phrases.ranks(cycle, True)} wait for each other in different groups: "
-            + ", ".join(f"{rank} in {call.title} of {call.group}" for rank in cycle[:6] for call in [calls[rank]])
-            + ".",
+            f"{phrases.ranks(cycle, True)} wait for each other in different groups.",
             culprits,
             f"{_SAME_ORDER} A call that one rank skips changes its order too.",
             places(stop),
@@ -79,9 +77,7 @@ def in_different_groups(snap: Snapshot) -> Iterable[Draft]:
         return
     ranks = tuple(calls)
     yield Draft(
-        f"{phrases.ranks(ranks, True)} were blocked in different groups: "
-        + ", ".join(each(calls, lambda rank: f"{rank} in {calls[rank].title} of {calls[rank].group}"))
-        + ". Probably they wait for each other.",
+        f"{phrases.ranks(ranks, True)} were blocked in different groups. Probably they wait for each other.",
         ranks,
         _SAME_ORDER,
         snap.at(ranks),

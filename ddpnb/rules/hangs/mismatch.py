@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -19,7 +19,8 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, family
+from ddpnb.rules.rule import Draft, family, title
+from ddpnb.texts import shortened
 
 OP_MISMATCH = FindingType("DDP302", "op-mismatch", mismatch=True, ways_part=True)
 SHAPE_MISMATCH = FindingType("DDP303", "shape-mismatch", mismatch=True, ways_part=True)
@@ -48,26 +49,22 @@ def caught_mismatch(snap: Snapshot) -> Iterable[Draft]:
         yield replace(draft, severity="note", evidence=(says, *draft.evidence))
 
 
-# type, what differs, remedy
+# type, remedy
 _FINDINGS = {
     MatchState.COLLECTIVE_TYPE_MISMATCH: (
         OP_MISMATCH,
-        "a different operation",
         "Call the same operation on all ranks here, or use a separate group for each branch.",
     ),
     MatchState.SIZE_OR_SYNTAX_MISMATCH: (
         SHAPE_MISMATCH,
-        "a different shape",
         "Use tensors of the same size on all ranks (pad them, or exchange the sizes first).",
     ),
     MatchState.COLLECTIVE_DTYPE_MISMATCH: (
         DTYPE_MISMATCH,
-        "a different dtype",
         "Convert to one dtype before the call, on every rank.",
     ),
     MatchState.ARGUMENT_MISMATCH: (
         ARGUMENT_MISMATCH,
-        "different arguments",
         "Pass the same reduce operation, root, splits and memory layout on every rank.",
     ),
 }
@@ -78,7 +75,7 @@ _PAIRS = 4  # of ranks whose sizes do not fit
 
 
 def _different_calls(recording: Recording, collective: Collective) -> Draft:
-    kind, what, remedy = _FINDINGS[collective.match]
+    kind, remedy = _FINDINGS[collective.match]
     calls, all_sides = collective.calls, collective.sides
     reference = calls[all_sides[0][0]]
     changed = [rank for rank in calls if _before(recording, collective, rank)]
@@ -95,10 +92,12 @@ def _different_calls(recording: Recording, collective: Collective) -> Draft:
     rest = phrases.besides((rank for side in all_sides for rank in side), culprits)
     waiting = () if sides else rest
     evidence: list[str] = []
-    for side in all_sides[:_SIDES]:
+    place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
+    for number, side in enumerate(all_sides[:_SIDES]):
         sites = sorted({str(calls[rank].site) for rank in side if calls[rank].site != NO_SITE})
         at = f" at {', '.join(sites[:3])}" if sites else ""
-        evidence.append(f"{phrases.ranks(side, True)} called {phrases.made(calls[side[0]])}{at}.")
+        who = phrases.ranks(side, True) if number else f"In {place}, {phrases.ranks(side)}"
+        evidence.append(f"{who} called {phrases.made(calls[side[0]])}{at}.")
     if len(all_sides) > _SIDES:
         others = [rank for side in all_sides[_SIDES:] for rank in side]
         evidence.append(f"{phrases.ranks(others, True)} called it in {len(all_sides) - _SIDES} other ways.")
@@ -114,28 +113,10 @@ def _different_calls(recording: Recording, collective: Collective) -> Draft:
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
     if inferred and known is not None:
         evidence += by_habit(known, inferred)
-    place = f"collective #{collective.collective_seq_id} of {phrases.group(collective.group)}"
-    if unpaired:
-        who = (
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'exchanges', 'exchange')}"
-            if culprits
-            else "The ranks exchange"
-        )
-        summary = f"{who} sizes that do not fit those of the other ranks in {place}: {unpaired[0]}."
-    elif culprits and len(all_sides) == 2:
-        mine, theirs = calls[culprits[0]], calls[(*waiting, *culprits)[0]]
-        summary = (
-            f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'uses', 'use')} {what} than "
-            f"{phrases.ranks(waiting)} in {place}: {_short(mine, theirs)} instead of {_short(theirs, mine)}."
-        )
-    else:
-        other = calls[all_sides[1][0]]
-        by_side = phrases.by_side(
-            all_sides, lambda rank: _short(calls[rank], other if rank in all_sides[0] else reference)
-        )
-        summary = f"The ranks' calls differ in {place}: {by_side}."
     return Draft(
-        summary,
+        phrases.sentence(f"R{unpaired[0][1:]}")
+        if unpaired
+        else _title(calls, sorted(all_sides, key=lambda side: side[0] not in culprits)),
         culprits,
         remedy,
         {rank: calls[rank].site for rank in (*culprits, *rest)},
@@ -156,22 +137,50 @@ def _unpaired(collective: Collective, culprits: tuple[int, ...]) -> list[str]:
     return [f"rank {a} sends {sent} elements to rank {b}, which expects {expected}" for a, b, sent, expected in pairs]
 
 
-def _short(call: Call, other: Call) -> str:
-    """Only the part of the call that differs."""
+_NAMED = 3  # different calls in a title
+_LONG = 40  # characters of sizes in a title
+
+
+def _title(calls: Mapping[int, Call], sides: Sequence[tuple[int, ...]]) -> str:
+    """What each side calls, the culprits first, with only what differs."""
+    first, other = calls[sides[0][0]], calls[sides[1][0]]
+    same_op = len({calls[side[0]].op for side in sides}) == 1
+    said: list[str] = []
+    for number, side in enumerate(sides):
+        call = calls[side[0]]
+        what = f" {_argument(call, first if number else other)}" if same_op else ""
+        verb = f" {phrases.verb(side, 'calls', 'call')} {call.op}" if not number or not same_op else ""
+        said.append(f"{phrases.ranks(side, not number)}{verb}{what}")
+    versions = [
+        f"{', '.join(said[:shown])}{f', and {len(said) - shown} more differ' if shown < len(said) else ''}."
+        for shown in range(min(_NAMED, len(said)), 1, -1)
+    ]
+    ranks = phrases.ranks(rank for side in sides for rank in side)
+    what = (
+        "tensors of different sizes"
+        if len({calls[side[0]].signature.elements for side in sides}) > 1
+        else "different arguments"
+    )
+    who = f"{ranks[:1].upper()}{ranks[1:]}"
+    return title(*versions, f"{who} call {first.op} with {what}." if same_op else f"{who} make different calls.")
+
+
+def _argument(call: Call, other: Call) -> str:
+    """Only the argument that differs: ``of [12]``, ``with root 1``."""
     mine, theirs = call.signature, other.signature
-    if mine.op != theirs.op:
-        return mine.op
     if mine.elements != theirs.elements:
-        return f"{mine.op} of {', '.join(str(list(shape)) for shape in mine.shapes)}"
+        return f"of {shortened(', '.join(str(list(shape)) for shape in mine.shapes), _LONG)}"
     if mine.dtypes != theirs.dtypes:
-        return f"{mine.op} of {', '.join(mine.dtypes)}"
+        return f"of {shortened(', '.join(mine.dtypes), _LONG)}"
     if mine.reduce_op != theirs.reduce_op:
-        return f"{mine.op} with {mine.reduce_op}"
+        return f"with {mine.reduce_op}"
     if mine.root != theirs.root:
-        return f"{mine.op} with root {root_of(call)}"
+        return f"with root {root_of(call)}"
     if mine.in_splits or mine.out_splits:
-        return f"{mine.op} that sends {_listed(mine.in_splits)} and expects {_listed(mine.out_splits)}"
-    return str(mine)
+        return f"that sends {_listed(mine.in_splits)} and expects {_listed(mine.out_splits)}"
+    if mine.layout != theirs.layout:
+        return f"with {mine.layout or 'contiguous tensors'}"
+    return f"of {str(mine).partition('(')[2].removesuffix(')')}"
 
 
 def _listed(splits: tuple[int, ...] | None) -> str:

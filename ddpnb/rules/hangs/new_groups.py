@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ddpnb.facts import hints
 from ddpnb.facts.digests import Split, split
@@ -17,7 +17,7 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, family
+from ddpnb.rules.rule import Draft, family, title
 
 SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
@@ -58,18 +58,23 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
     places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
     before = _earlier_there(standings, named, event) if isinstance(event, NewGroup) else {}
     evidence += [
-        f"Rank {rank} called new_group at {site} for an earlier group." for rank, site in [*before.items()][:4]
+        f"{phrases.ranks(ranks, True)} called new_group at {site} for an earlier group."
+        for ranks, site in phrases.by_place(before.items())[:4]
     ]
     mesh = any(one.maker for rank in {*named, *others} if (one := _made(standings, rank, turn)) is not None)
     never_called = len(places) < len(named)
     path = standings[(makers or grouping)[0]].path
     if sides and not culprits:
         what = "groups of DeviceMesh" if mesh else "new_group calls"
-        summary = f"The ranks' {what} do not match: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}."
+        short = f"The ranks' {what} do not match"
+        summary = title(f"{short}: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}.", f"{short}.")
+        evidence = [_made_at(standings, side, turn) for side in sides[:8]] + evidence
     elif others:
-        summary = (
-            f"{phrases.ranks(others, True)} {phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group of "
-            f"{listed(members)}, but {phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create the same group."
+        what = f"{phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group"
+        rest = f"{phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create it."
+        summary = title(
+            f"{phrases.ranks(others, True)} {what} of {listed(members)}; {rest}",
+            f"{phrases.ranks(others, True)} {what}; {rest}",
         )
     else:
         summary = (
@@ -120,16 +125,21 @@ def _of_one_name(snap: Snapshot) -> Iterable[Draft]:
     sides = split({rank: group.ranks for rank, group in groups.items()}).sides
     stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
     made_by = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
-    summary = f"Ranks made different groups under one name, {name!r}: {made_by}."
+    named = f"Ranks made different groups under one name, {name!r}"
+    summary = title(f"{named}: {made_by}.", f"{named}.")
     call = held[stuck[0][0]] if stuck else None
-    if call is not None:
-        ranks = phrases.ranks(stuck[0], True)
-        summary = f"{ranks} are all in {call.op}{phrases.at(call.site)}, and it does not complete. {summary}"
+    blocked = (
+        [f"{phrases.ranks(stuck[0], True)} are all in {call.op}{phrases.at(call.site)}, and it does not complete."]
+        if call is not None
+        else []
+    )
     yield Draft(
         summary,
         remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
         at=dict(sorted(groups.items())),
         evidence=(
+            *blocked,
+            *(f"{phrases.ranks(side, True)} made {listed(groups[side[0]].ranks)}." for side in sides[:8]),
             "torch numbers the groups that a rank makes, so groups that only their members make have the same number. They "
             "look for each other's addresses at one place of the store: whether they connect rightly is a matter of time.",
         ),
@@ -219,11 +229,16 @@ def _made(standings: Mapping[int, Standing], rank: int, turn: int) -> NewGroup |
 
 
 def _list_of(standings: Mapping[int, Standing], rank: int, turn: int) -> str:
-    """The members of a rank's group number ``turn``, and where it made it."""
+    """The members of a rank's group number ``turn``."""
     group = _made(standings, rank, turn)
-    if group is None:
-        return "none"
-    return listed(group.ranks) + (f" ({group.site})" if group.site != NO_SITE else "")
+    return "none" if group is None else listed(group.ranks)
+
+
+def _made_at(standings: Mapping[int, Standing], ranks: Sequence[int], turn: int) -> str:
+    """The members of the group number ``turn`` of these ranks, and where they made it."""
+    group = _made(standings, ranks[0], turn)
+    at = "" if group is None or group.site == NO_SITE else f" at {group.site}"
+    return f"{phrases.ranks(ranks, True)} made {_list_of(standings, ranks[0], turn)}{at}."
 
 
 def _of_all(record: RankRecord) -> list[NewGroup]:

@@ -17,7 +17,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.rules.hangs.collective_missing import silent
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, each, family
+from ddpnb.rules.rule import Draft, each, family, title
 
 _FEW = 8  # ranks of which the paths are compared
 
@@ -75,7 +75,8 @@ def _of_calls(recording: Recording, stop: Stop) -> Draft:
             *each(p2p, lambda rank: f"Rank {rank} is in {p2p[rank].title}{phrases.at(standings[rank].site)}."),
             *(
                 f"Rank {rank} waits for {'receive' if _sends(call) else 'send'} {call.turn} of rank {call.peer}"
-                f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made}."
+                f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made or 'none'}"
+                f"{_with_other_tags(recording, rank, call)}."
                 for rank, call, made in short[:8]
             ),
             *each(
@@ -113,8 +114,10 @@ def _never_called(recording: Recording, p2p: dict[int, Call], peers: tuple[int, 
         )
     partner = "receive" if p2p[min(p2p)].op == "send" else "send"
     blocked = "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in list(p2p.items())[:6])
+    never = f"but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}."
+    is_ = phrases.verb(tuple(p2p), "is", "are")
     return _Blame(
-        f"{blocked}, but {phrases.ranks(peers)} never {phrases.verb(peers, 'calls', 'call')} the matching {partner}.",
+        title(f"{blocked}, {never}", f"{phrases.ranks(p2p, True)} {is_} blocked in point-to-point calls, {never}"),
         "Match every receive with a send of the same peer and tag, and every send with a receive.",
         peers,
     )
@@ -132,9 +135,8 @@ def _each_other(recording: Recording, p2p: dict[int, Call], *, worked: bool) -> 
         culprits = tuple(unanswered)
     elif unanswered:  # a send and a receive, for example, that each have another counterpart in mind
         culprits, sides = (), tuple((rank,) for rank in unanswered)
-    named = ", ".join(f"{rank} in {call.title}" for rank, call in list(p2p.items())[:8])
     return _Blame(
-        f"{phrases.ranks(p2p, True)} wait for each other in point-to-point calls: {named}.",
+        f"{phrases.ranks(p2p, True)} wait for each other in point-to-point calls.",
         "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
         if parted is not None or worked
         else "Let one side send while the other receives, or post the send and the receive of a rank together with "
@@ -157,6 +159,27 @@ def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Cal
             if made < call.turn:
                 found.append((rank, call, int(made)))
     return found
+
+
+def _with_other_tags(recording: Recording, rank: int, call: Call) -> str:
+    """What the peer has made for this rank with other tags, which do not match."""
+    made = (
+        [
+            own.tag or 0
+            for own in recording.ranks[call.peer].calls
+            if own.is_p2p and own.peer == rank and _sends(own) != _sends(call) and (own.tag or 0) != (call.tag or 0)
+        ]
+        if call.peer in recording.ranks
+        else []
+    )
+    if not made:
+        return ""
+    tags = sorted(set(made))
+    return (
+        f" with that tag, and {len(made)} with tag {' and '.join(map(str, tags))}"
+        if len(tags) <= 2
+        else f" with that tag, and {len(made)} with others"
+    )
 
 
 def _strayed(recording: Recording, p2p: dict[int, Call]) -> list[int]:

@@ -13,7 +13,7 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family, say
+from ddpnb.rules.rule import ERROR, Draft, each, family, say, title
 
 SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
 _BEYOND_CALLS = (
@@ -37,8 +37,12 @@ def same_collective(snap: Snapshot) -> Iterable[Draft]:
             continue
         first = stop.standings[stop.waiting[0]]
         yield Draft(
-            f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{phrases.at(first.site)}: their stacks show no "
-            "difference.",
+            title(
+                *(
+                    f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{at}: their stacks show no difference."
+                    for at in (phrases.at(first.site), f" at {first.site}", "")
+                )
+            ),
             remedy="Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
             "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
             "`ddpnb run --`, the job is recorded, and the finding names the difference.",
@@ -87,14 +91,22 @@ def no_difference(snap: Snapshot) -> Iterable[Draft]:
     past = [rank for rank in others if calls[rank].group.key == call.group.key]
     everybody = not past and all_called(snap.recording, call, tuple(calls))
     if past:
-        seen = f", which {phrases.ranks(past)} completed: these files show no difference between the calls."
+        seen = f", which {phrases.ranks(past)} completed: no difference is known."
     elif everybody:
-        seen = ", which all of its ranks have called: these files show no difference between the calls."
+        seen = ", which all of its ranks have called: no difference is known."
     else:
         seen = ": these files do not show whether other ranks have called it."
     yield Draft(
-        f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {call.title} of {call.group}"
-        f"{phrases.at(standings[first].site)}{seen}",
+        title(
+            *(
+                f"{phrases.ranks(inside, True)} {phrases.verb(inside, 'was', 'were')} blocked in {call.title}{of}{at}{seen}"
+                for of, at in (
+                    (f" of {call.group}", phrases.at(standings[first].site)),
+                    (f" of {call.group}", ""),
+                    ("", ""),
+                )
+            )
+        ),
         remedy=_BEYOND_CALLS if past or everybody else _COLLECT,
         at=snap.at(calls),
         waiting=tuple(calls),

@@ -16,9 +16,9 @@ from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.data.even_batches import measures
-from ddpnb.rules.hangs.collective_missing import ended_lines, how_ended, places
+from ddpnb.rules.hangs.collective_missing import ended_lines, places
 from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, rule
+from ddpnb.rules.rule import Draft, rule, title
 
 _WRAPPER = "/torch/nn/parallel/distributed.py"
 
@@ -45,7 +45,7 @@ def _of_calls(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
         snap,
         stop,
         (gone, inside),
-        f"{is_} in {mine.op}{phrases.at(mine.site)} after {made} at {theirs.site}",
+        made,
         theirs,
         at={rank: collective.calls[rank].site for rank in (*gone, *inside)},
         evidence=(
@@ -68,7 +68,7 @@ def _ended(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
         snap,
         stop,
         (stop.gone, stop.waiting),
-        f"{how_ended(snap.recording, stop.gone)} after {_counted(snap.recording, counts)} at {call.site}",
+        _counted(snap.recording, counts),
         call,
         at=places(stop),
         evidence=ended_lines(snap.recording, stop),
@@ -80,25 +80,29 @@ def _counted(recording: Recording, made: Mapping[int, int]) -> str:
     """How many calls each rank made from one line."""
     words = {rank: phrases.calls(recording.ranks[rank], count) for rank, count in made.items()}
     sides = [[rank for rank in words if words[rank] == text] for text in dict.fromkeys(words.values())]
-    return words[sides[0][0]] if len(sides) == 1 else f"{phrases.by_side(sides, words.__getitem__)},"
+    return words[sides[0][0]] if len(sides) == 1 else phrases.by_side(sides, words.__getitem__)
 
 
 def _draft(
     snap: Snapshot,
     stop: Stop,
     sides: tuple[tuple[int, ...], tuple[int, ...]],
-    did: str,
+    made: str,
     call: Call,
     *,
     proven: bool = False,
     **more: object,
 ) -> Draft:
-    """The Draft for ranks that left a loop, and those that are blocked in one more call."""
+    """The Draft for ranks that left a loop after so many calls, and those that are blocked in one more."""
     gone, inside = sides
     known = parting(snap.recording, gone, inside)
+    others = f"{phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} in one more {call.op}"
     return Draft(
-        f"{phrases.ranks(gone, True)} {did}; {phrases.ranks(inside)} {phrases.verb(inside, 'is', 'are')} blocked in one more "
-        f"{call.op}{phrases.at(call.site)}.",
+        title(
+            f"{phrases.ranks(gone, True)} left the loop after {made} at {call.site}; {others}.",
+            f"{phrases.ranks(gone, True)} left the loop after {made}; {others}.",
+            f"{phrases.ranks(gone, True)} left the loop earlier; {others}.",
+        ),
         gone,
         _remedy(snap, sides, known),
         waiting=inside,

@@ -9,7 +9,7 @@ from ddpnb.facts.silent_hosts import silent_hosts
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.rank_state import RankState
-from ddpnb.rules.rule import Draft, each, rule
+from ddpnb.rules.rule import Draft, alike, rule
 
 
 @rule("DDP708", "host-unreachable", after_patience=True, failure=True, needs=())
@@ -32,18 +32,16 @@ def host_unreachable(snap: Snapshot) -> Iterable[Draft]:
         at=snap.at(waiting),
         waiting=waiting,
         evidence=(
-            *each(
-                last,
-                lambda rank: (
-                    f"The last call of rank {rank} that is known is {phrases.in_call(last[rank])}"
-                    f"{phrases.at(last[rank].site)}."
-                ),
+            *alike(
+                "The last call of {who} that is known is {call}{at}.",
+                {rank: {"call": phrases.in_call(call), "at": phrases.at(call.site)} for rank, call in last.items()},
             ),
-            *each(
-                in_calls,
-                lambda rank: (
-                    f"Rank {rank} is blocked in {phrases.in_call(in_calls[rank])}{phrases.at(standings[rank].site)}."
-                ),
+            *alike(
+                "{who} [is|are] blocked in {call}{at}.",
+                {
+                    rank: {"call": phrases.in_call(call), "at": phrases.at(standings[rank].site)}
+                    for rank, call in in_calls.items()
+                },
             ),
         ),
         collective=standings[waiting[0]].call if waiting else None,

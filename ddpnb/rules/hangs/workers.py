@@ -16,7 +16,7 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Child, Recording
 from ddpnb.model.stacks import Frame
 from ddpnb.rules.causes.blocked import blocked_alone
-from ddpnb.rules.rule import Draft, family, refined
+from ddpnb.rules.rule import Draft, family, refined, title
 
 WORKER_DIED = FindingType("DDP505", "worker-died", after_patience=True)
 WORKER_STALLED = FindingType("DDP507", "worker-stalled", after_patience=True)
@@ -68,16 +68,16 @@ def _stalled(snap: Snapshot, finding: Finding, waiting: Mapping[int, str]) -> Dr
         f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'waits', 'wait')} for a {what} "
         f"that is stalled{phrases.at(at)}"
     )
-    summary += (
+    rest = (
         f"; {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')} for "
-        f"{phrases.verb(culprits, 'it', 'them')}."
+        f"{phrases.verb(culprits, 'it', 'them')}"
         if finding.waiting
-        else "."
+        else ""
     )
     return refined(
         finding,
         WORKER_STALLED,
-        summary=summary,
+        summary=title(f"{summary}{rest}.", f"{summary}."),
         where=tuple((rank, places.get(rank, site)) for rank, site in finding.where),
         evidence=(*evidence, *finding.evidence),
         remedy="Resolve what the worker waits for (a lock that was held at the fork, a file, a queue, the network); "
@@ -92,11 +92,12 @@ def _died(snap: Snapshot, finding: Finding, dead: Sequence[Child]) -> Draft:
     if killed:
         evidence.append(f"The kernel (OOM killer) has killed {killed} since the run began.")
     waits = phrases.verb(finding.waiting, "waits", "wait")
-    waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it." if finding.waiting else "."
+    waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it" if finding.waiting else ""
+    died = f"Rank {rank} waits for a worker that has died{phrases.at(snap.standings[rank].site)}"
     return refined(
         finding,
         WORKER_DIED,
-        summary=f"Rank {rank} waits for a worker that has died{phrases.at(snap.standings[rank].site)}{waiting}",
+        summary=title(f"{died}{waiting}.", f"{died}."),
         evidence=(*evidence, *finding.evidence),
         remedy="Find out what ended the worker: memory that ran out (dmesg), or a crash in native code; "
         "fewer workers need less memory.",

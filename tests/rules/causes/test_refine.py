@@ -154,7 +154,7 @@ def test_the_rank_without_synchronisation_is_known_also_where_its_next_call_is_a
     ranks[-1].waits("barrier", line(12))
     found = first(record(*ranks, script=ONE_LOOP))
     assert (found.code, found.culprits, found.sides) == ("DDP408", (size - 1,), ())
-    assert any("is in all_reduce" in text or "are in all_reduce" in text for text in found.evidence) == (size > 2)
+    assert any("is in all_reduce" in text or "are in all_reduce" in text for text in found.evidence)
 
 
 def test_a_function_of_the_users_own_is_no_backward():
@@ -391,7 +391,8 @@ def test_the_kernel_killed_it_for_want_of_memory():
 def test_where_only_kills_of_the_whole_machine_are_counted_it_is_one_of_those_perhaps():
     found = killed(oom_kills_anywhere_before=6, oom_kills_anywhere=8)
     assert (found.code, found.certainty) == ("DDP706", "likely")
-    assert "perhaps by the kernel, which has killed 2 processes of this machine" in found.summary
+    assert "perhaps by the kernel: this machine ran out of memory" in found.summary
+    assert "The kernel counts 2 more out-of-memory kills on this machine than at the start." in found.evidence
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ def test_epoch_is_never_set():
 
 def test_epoch_is_set_to_the_same_value():
     (one,) = epochs({"told": 1}, {"told": 2})
-    assert "was set to 0 each time" in one.summary
+    assert "got 0 each time" in one.summary
+    assert "at the beginning of each epoch" not in one.remedy  # it was called there
 
 
 def test_a_sampler_that_is_made_anew():

@@ -9,12 +9,12 @@ from tests.rules.divergence.steps import STEP, found, step
 from tests.rules.recordings import line
 
 
-def batches(side, turns=3, loader=True, **facts):
+def batches(side, turns=3, loader=True, sampler=None, **facts):
     """Every turn has other batches; ranks of one ``side(rank)`` see the same ones."""
 
     def make(rank):
         if loader:
-            rank.loader(line(5), loader=0)
+            rank.loader(line(5), loader=0, **({} if sampler is None else {"distributed": sampler}))
         for turn in range(turns):
             step(rank, forward={"inputs_hash": float(1 + 100 * turn + side(rank.rank)), **facts})
 
@@ -30,6 +30,12 @@ def test_ranks_that_see_the_same_batches(side, culprits):
     (one,) = batches(side)
     assert (one.severity, one.culprits, one.waiting) == ("error", culprits, besides(range(4), culprits))
     assert dict(one.where)[culprits[0]] == STEP
+
+
+@pytest.mark.parametrize("sampler", [None, 0])
+def test_a_sampler_that_is_there_is_not_advised(sampler):
+    (one,) = batches(lambda r: 0, sampler=sampler)
+    assert ("sampler=DistributedSampler(dataset)" in one.remedy) == (sampler is None)
 
 
 @pytest.mark.parametrize("more", [{"loader": False}, {"turns": 2}], ids=str)

@@ -45,8 +45,10 @@ def test_three_different_models_are_each_named_with_their_ranks():
     (one,) = asked("DDP403", taken)
     assert (one.culprits, one.sides) == ((), ((0,), (1,), (2,)))
     for number in (1, 2):
-        assert f"fc.weight (float32 [{4 + number}]) instead of fc.weight (float32 [4]) on rank {number}" in one.summary
-    assert one.evidence[0] == "Parameters and buffers: 1 and 0 on rank 0, 1 and 0 on rank 1, 1 and 0 on rank 2."
+        assert (
+            f"fc.weight (float32 [{4 + number}]) instead of fc.weight (float32 [4]) on rank {number}" in one.evidence[0]
+        )
+    assert one.evidence[1] == "Parameters and buffers: 1 and 0 on rank 0, 1 and 0 on rank 1, 1 and 0 on rank 2."
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,18 @@ def test_calls_that_are_older_than_the_recording_are_not_left_out_of_a_number(ot
     assert evidence == f"Rank 1 finished {said}"
 
 
+@pytest.mark.parametrize("sampler", [None, 0])
+def test_a_sampler_that_is_there_is_not_advised(sampler):
+    facts = {"kind": "map"} | ({} if sampler is None else {"distributed": sampler})
+    ranks = [Rank(n, 2).loader(line(5), loader=0, **facts) for n in range(2)]
+    for rank, calls in zip(ranks, (2, 1), strict=True):
+        for _ in range(calls):
+            rank.calls("all_reduce", LOOP.at("looped"))
+    waiting = ranks[0].waits("all_reduce", LOOP.at("looped"))
+    found = only_finding(record(waiting, ranks[1].finishes(), script=LOOP))
+    assert (found.code, "DistributedSampler" in found.remedy) == ("DDP308", sampler is None)
+
+
 ROUNDS = Script(
     """
     def main(rank):
@@ -182,7 +194,11 @@ def test_ranks_that_ended_after_unlike_numbers_of_calls_are_told_apart():
             rank.calls("all_reduce", script.at("b"))
     ranks[0].waits("all_reduce", script.at("b"))
     found = only_finding(record(ranks[0], ranks[1].finishes(), ranks[2].finishes(), script=script))
-    assert found.summary.startswith(f"Ranks 1 and 2 finished after 1 call on rank 1, 2 calls on rank 2, at {FILE}:2; ")
+    assert found.summary == "Ranks 1 and 2 left the loop earlier; rank 0 is in one more all_reduce."
+    assert found.evidence[1:3] == (
+        "Rank 1 finished after 1 collective in this group, at that line.",
+        "Rank 2 finished after 2 collectives in this group, 2 of them at that line.",
+    )
 
 
 def test_no_number_is_said_of_a_line_that_is_not_among_the_recorded_calls():

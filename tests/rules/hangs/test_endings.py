@@ -307,7 +307,7 @@ def test_what_handlers_of_some_ranks_caught_before():
         rank.raises("ZeroDivisionError", "division by zero", line(33))
     (found,) = diagnose(record(*ranks)).findings
     assert (found.code, found.culprits) == ("DDP312", (0, 1))
-    assert found.evidence[2:] == (f"Before, rank 1 handled IndexError at {line(40)}, raised at {line(12)}.",)
+    assert found.evidence[1:] == (f"Before, rank 1 handled IndexError at {line(40)}, raised at {line(12)}.",)
     assert "follow from it" not in found.remedy  # no rank waits for another
 
 

@@ -26,7 +26,10 @@ def queued(*, crossed: bool) -> dict:
 def test_crossed(tmp_path):
     found = finding(tmp_path, queued(crossed=True))
     assert (found.code, found.culprits, found.waiting, found.certainty) == ("DDP306", (0, 1), (2,), "likely")
-    assert "0 in all_reduce #1 of tp, 1 in all_reduce #2 of default_pg" in found.summary
+    assert [text.split(" (")[0] for text in found.evidence[:2]] == [
+        "Rank 0 is in all_reduce #1 of tp with ranks 0 and 1",
+        "Ranks 1 and 2 are in all_reduce #2 of default_pg",
+    ]
 
 
 def test_in_one_order(tmp_path):

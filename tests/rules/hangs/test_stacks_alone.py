@@ -81,7 +81,7 @@ def test_a_rank_that_is_blocked_elsewhere():
     finding = the_finding(rank(0, frame("reduce"), "all_reduce"), rank(1, frame("setup")))
     assert (finding.code, finding.culprits, finding.waiting) == ("DDP313", (1,), (0,))
     assert [site.line for _, site in finding.where] == [SCRIPT.line("setup"), SCRIPT.line("reduce")]
-    assert any("rank 0 has stood in all_reduce for 20 s" in text for text in finding.evidence)
+    assert any("rank 0 has been in all_reduce for 20 s" in text for text in finding.evidence)
     assert not any("init_process_group" in text for text in finding.evidence)  # whether it was called is not known
 
 

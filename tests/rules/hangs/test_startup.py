@@ -245,9 +245,8 @@ def test_groups_of_two_ranks_that_stand_in_the_same_call_are_told_by_side():
     second = Rank(1, 2).makes_group([1], line(5)).makes_group([0, 1], line(6), state="open")
     (found,) = diagnose(record(first, second)).errors
     assert (found.code, found.culprits, found.sides) == ("DDP108", (), ((0,), (1,)))
-    assert found.summary == (
-        f"The ranks' new_group calls do not match: [0] ({line(4)}) on rank 0, [1] ({line(5)}) on rank 1."
-    )
+    assert found.summary == "The ranks' new_group calls do not match: [0] on rank 0, [1] on rank 1."
+    assert found.evidence[:2] == (f"Rank 0 made [0] at {line(4)}.", f"Rank 1 made [1] at {line(5)}.")
 
 
 def test_a_group_of_the_others_that_is_made_already():
@@ -256,7 +255,7 @@ def test_a_group_of_the_others_that_is_made_already():
     odd = Rank(1, 3).makes_group([1], line(5)).makes_group([0, 1, 2], line(6), state="open")
     (found,) = diagnose(record(others[0], odd, others[1])).errors
     assert (found.code, found.culprits) == ("DDP108", (1,))
-    assert found.summary == "Ranks 0 and 2 created a group of [0, 1], but rank 1 does not create the same group."
+    assert found.summary == "Ranks 0 and 2 created a group of [0, 1]; rank 1 does not create it."
 
 
 ALL, PAIR, OTHER = [0, 1, 2, 3], [0, 1], [2, 3]
