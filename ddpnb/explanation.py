@@ -12,6 +12,7 @@ from ddpnb import arguments, pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.messages.explain import explain_text
 from ddpnb.messages.explained import Explained
+from ddpnb.model import phrases
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.render import pages
 from ddpnb.rules import catalogue
@@ -177,10 +178,15 @@ def _finding(explained: Explained) -> Finding:
         type_of(explained.code),
         explained.summary,
         explained.culprits or (),
-        evidence=explained.evidence if named else (*explained.evidence, f"Parameters: {names}."),
+        evidence=(
+            *explained.evidence,
+            *(() if named else (f"Parameters: {names}.",)),
+            *phrases.undecided(explained.sides),
+        ),
         remedy=explained.remedy,
         severity="error",
         tensors=tensors,
+        sides=explained.sides,
         hint=explained.hint,
     )
 

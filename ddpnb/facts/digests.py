@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ddpnb.facts.once import once
@@ -18,9 +18,13 @@ _ORDER = {"updated": 0, "forward": 1, "gradients": 2}
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The ranks in groups that hold the same: the largest side first, then by the lowest rank."""
+    """The ranks in groups that hold the same: the largest side first, then by the lowest rank.
+
+    ``absent``: how many more ranks belong to them, of which it is not known what they hold: any side may have them.
+    """
 
     sides: tuple[tuple[int, ...], ...]
+    absent: int = 0
 
     @property
     def differs(self) -> bool:
@@ -29,7 +33,7 @@ class Split:
     @property
     def tied(self) -> bool:
         """Whether no side is the majority: the numbers of ranks then do not show which side is at fault."""
-        return self.differs and 2 * len(self.sides[0]) <= sum(map(len, self.sides))
+        return self.differs and 2 * len(self.sides[0]) <= sum(map(len, self.sides)) + self.absent
 
     @property
     def culprits(self) -> tuple[int, ...]:
@@ -99,6 +103,7 @@ class Difference:
     samples: Mapping[int, Sample]
     units: tuple[str, ...]
     sides: tuple[tuple[int, ...], ...]
+    absent: int = 0  # how many more ranks hold a replica, and have not reached this moment
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -106,7 +111,7 @@ class Difference:
 
     @property
     def split(self) -> Split:
-        return Split(self.sides)
+        return Split(self.sides, self.absent)
 
 
 def differing(samples: Mapping[int, Sample], names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -128,20 +133,23 @@ def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple
     ).sides
 
 
-def split(values: Mapping[int, object]) -> Split:
-    """The ranks by their values."""
+def split(values: Mapping[int, object], absent: int = 0) -> Split:
+    """The ranks by their values; ``absent``: how many more ranks there are, of which none is known."""
     groups: dict[object, list[int]] = defaultdict(list)
     for rank in sorted(values):
         groups[_countable(values[rank])].append(rank)
-    return Split(tuple(tuple(side) for side in sorted(groups.values(), key=lambda side: (-len(side), side[0]))))
+    sides = sorted(groups.values(), key=lambda side: (-len(side), side[0]))
+    return Split(tuple(map(tuple, sides)), max(0, absent))
 
 
 @once
-def by_turn(recording: Recording, model: int, kind: str) -> dict[int, dict[int, Sample]]:
-    """The samples of one kind of one model: turn -> rank -> sample."""
+def by_turn(
+    recording: Recording, model: int, kind: str, ranks: tuple[int, ...] | None = None
+) -> dict[int, dict[int, Sample]]:
+    """The samples of one kind of one model, of all ranks or of these: turn -> rank -> sample."""
     found: dict[int, dict[int, Sample]] = defaultdict(dict)
-    for rank, record in recording.ranks.items():
-        for sample in record.samples:
+    for rank in recording.ranks if ranks is None else ranks:
+        for sample in recording.ranks[rank].samples:
             if sample.model == model and sample.kind == kind:
                 found[sample.turn][rank] = sample
     return dict(sorted(found.items()))
@@ -155,6 +163,20 @@ def models_of(recording: Recording) -> dict[int, dict[int, Model]]:
         for model in record.models:
             found[model.number][rank] = model
     return dict(sorted(found.items()))
+
+
+def by_group(models: Mapping[int, Model]) -> list[dict[int, Model]]:
+    """The ranks' models of one number, those that are wrapped apart for each group that shares one."""
+    found: dict[str, dict[int, Model]] = defaultdict(dict)
+    for rank, model in sorted(models.items()):
+        found[model.group if model.wrapper else ""][rank] = model
+    return list(found.values())
+
+
+def members(models: Iterable[Model]) -> frozenset[int]:
+    """The ranks that share models by their wrappers, also those that have not wrapped them."""
+    groups = {model.group: model.ranks for model in models if model.wrapper}  # alike on all its ranks
+    return frozenset(rank for ranks in groups.values() for rank in ranks)
 
 
 def comparable(models: Mapping[int, Model]) -> bool:
@@ -182,17 +204,32 @@ def units_of(recording: Recording, number: int) -> list[str]:
 
 
 def first_difference(
-    recording: Recording, model: int, kinds: Iterable[str] = tuple(_ORDER), names: Iterable[str] | None = None
+    recording: Recording,
+    model: int,
+    kinds: Iterable[str] = tuple(_ORDER),
+    names: Iterable[str] | None = None,
+    ranks: tuple[int, ...] | None = None,
+    holders: Collection[int] = (),
 ) -> Difference | None:
-    """The earliest disagreement of the replicas of a model, over these kinds of samples, in the order of training."""
+    """The earliest disagreement of the replicas of a model, over these kinds of samples, in the order of training.
+
+    Args:
+        recording: what is known.
+        model: its number.
+        kinds: of samples.
+        names: of parts of tensors; all of them if left out.
+        ranks: those whose samples are compared; all if left out.
+        holders: the ranks that hold a replica: of those without a sample it is not known what they hold.
+    """
     chosen = None if names is None else list(names)
     found: list[Difference] = []
     for kind in kinds:
-        turns = by_turn(recording, model, kind).items()
+        turns = by_turn(recording, model, kind, ranks).items()
         first = next(((turn, samples, units) for turn, samples in turns if (units := differing(samples, chosen))), None)
         if first is not None:
             turn, samples, units = first
-            found.append(Difference(model, kind, turn, samples, units, sides_of(samples, units)))
+            missing = len(set(holders) - samples.keys())
+            found.append(Difference(model, kind, turn, samples, units, sides_of(samples, units), missing))
     return min(
         found, key=lambda one: (min(s.step for s in one.samples.values()), _ORDER.get(one.kind, 0)), default=None
     )
@@ -221,14 +258,3 @@ def _countable(value: object) -> object:
     except TypeError:
         return repr(value)
     return value if value == value else "not a number"  # noqa: PLR0124
-
-
-def of_step(recording: Recording, number: int, kind: str, at: dict[int, Sample]) -> dict[int, Sample]:
-    """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
-    steps = {rank: sample.step for rank, sample in at.items()}
-    found = [
-        samples
-        for samples in by_turn(recording, number, kind).values()
-        if {rank: sample.step for rank, sample in samples.items()} == steps
-    ]
-    return found[-1] if found else at

@@ -112,10 +112,13 @@ def loading(record: RankRecord) -> Loading:
 
 def _pass_of(loop: DataLoop, loader: LoaderSeen, passes: Mapping[tuple[int, int], SamplerPass]) -> SamplerPass | None:
     """The pass over a sampler that a loop is."""
-    if loop.state == "open" and loader.distributed is not None:  # that was not recorded: the first since it began
-        own = {number: one for (of, number), one in passes.items() if of == loader.distributed}
-        later = [number for number, one in own.items() if one.began_ns >= loop.began_ns]
-        return own[min(later) if later else max(own)] if own else None
+    if loop.state == "open" and loader.distributed is not None:
+        # That was not recorded: workers are given indices before the loop begins, else the first batch is what asks for them.
+        own = [one for (of, _), one in sorted(passes.items()) if of == loader.distributed]
+        ahead = [one for one in own if one.began_ns < loop.began_ns]
+        if loader.num_workers:
+            return ahead[-1] if ahead else None
+        return own[len(ahead)] if len(own) > len(ahead) else None
     return None if loop.sampler is None or loop.passed is None else passes.get((loop.sampler, loop.passed))
 
 

@@ -14,20 +14,26 @@ from itertools import pairwise
 from ddpnb.facts.digests import (
     Difference,
     Past,
+    Split,
+    by_group,
     by_turn,
     comparable,
     differing,
     first_difference,
+    members,
     models_of,
+    split,
     units_of,
     values_of,
 )
+from ddpnb.facts.going_on import going_on
 from ddpnb.facts.once import once
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, Sample, TensorSpec
 from ddpnb.model.samples import tensor_name
 
 _FEW = 64  # elements
+_STEPS = 2  # optimizer steps after which ranks must agree: before the first they were made equal
 Turns = Mapping[int, Mapping[int, Sample]]
 
 
@@ -36,7 +42,8 @@ def replicas_of(recording: Recording) -> tuple[Replicas, ...]:
     """The models of which at least two ranks hold a replica."""
     return tuple(
         Replicas(recording, number, models)
-        for number, models in models_of(recording).items()
+        for number, every in models_of(recording).items()
+        for models in by_group(every)
         if len(models) > 1 and comparable(models)
     )
 
@@ -51,15 +58,18 @@ class Replicas:
 
     def __init__(self, recording: Recording, number: int, models: Mapping[int, Model]) -> None:
         self.recording = recording
-        self.ranks: Mapping[int, RankRecord] = recording.ranks
         self.number = number
         self.models = models
         self.model = models[min(models)]
         self.name = self.model.module
+        every = models_of(recording)[number]
+        self._only = None if len(every) == len(models) else tuple(sorted(models))  # the others are of other groups
+        chosen = self._only or recording.ranks
+        self.ranks: Mapping[int, RankRecord] = {rank: recording.ranks[rank] for rank in chosen}
 
     def turns(self, kind: str) -> Turns:
         """The samples of one kind: turn -> rank -> sample."""
-        return by_turn(self.recording, self.number, kind)
+        return by_turn(self.recording, self.number, kind, self._only)
 
     def of(self, rank: int, *kinds: str) -> list[Sample]:
         """The samples of these kinds of one rank, in their order."""
@@ -67,7 +77,32 @@ class Replicas:
 
     def difference(self, *kinds: str, names: Iterable[str] | None = None) -> Difference | None:
         """The first moment at which samples of these kinds differ."""
-        return first_difference(self.recording, self.number, kinds, names)
+        return first_difference(self.recording, self.number, kinds, names, self._only, self.holders)
+
+    @cached_property
+    def holders(self) -> frozenset[int]:
+        """The ranks that hold a replica, also those that have not wrapped it yet; without a wrapper all ranks do."""
+        return members(self.models.values()) or frozenset(range(self.recording.world_size))
+
+    def split(self, values: Mapping[int, object]) -> Split:
+        """These ranks by their values; those that hold a replica too and are not among them may hold any."""
+        return split(values, len(self.holders) - len(values))
+
+    def of_step(self, kind: str, at: Mapping[int, Sample]) -> Mapping[int, Sample]:
+        """The last samples of another kind that the same ranks took in the same optimizer step, if there are such."""
+        steps = {rank: sample.step for rank, sample in at.items()}
+        turns = reversed([*self.turns(kind).values()])
+        return next((ones for ones in turns if {rank: one.step for rank, one in ones.items()} == steps), at)
+
+    @cached_property
+    def going_on(self) -> frozenset[int]:
+        """The ranks with a replica that may still do what others have done."""
+        return going_on(self.recording).intersection(self.models)
+
+    @property
+    def all_go_on(self) -> bool:
+        """Whether these ranks may still do something together."""
+        return len(self.going_on) == len(self.models)
 
     @cached_property
     def buffers(self) -> list[str]:
@@ -106,8 +141,10 @@ class Replicas:
             [samples for samples in self.turns(kind).values() if len(samples) == len(records)]
             for kind in ("gradients", "updated")
         )
+        if len(steps) < _STEPS and self.all_go_on:
+            return True  # that is not known yet
         alike = all(len({sample.synced for sample in samples.values()}) == 1 for samples in taken)
-        return alike and len(steps) > 1 and not any(differing(samples, found.units) for samples in steps)
+        return alike and len(steps) >= _STEPS and not any(differing(samples, found.units) for samples in steps)
 
     def looks(self, found: Difference, *, later: bool) -> list[dict[int, Sample]]:
         """The checks of such parts on all ranks before or after they differed, in their order."""
@@ -191,6 +228,11 @@ class Replicas:
             return taken.synced != 0
         return bool(forwards[-1].sync)
 
+    def may_be_averaged(self) -> bool:
+        """Whether nothing was synchronised so far, and the script may make the replicas equal later, as ``averaged_by_itself``."""
+        steps = [sample for rank in self.models for sample in self.of(rank, "gradients")]
+        return bool(steps) and not any(sample.synced for sample in steps) and self.all_go_on
+
     def averaged_by_itself(self, found: Difference) -> bool:
         """Whether the wrapper never synchronised, and the script makes the replicas equal: local SGD does now and then.
 
@@ -234,7 +276,8 @@ class Replicas:
             if len(samples) == everybody and not differing(samples)
             if any(digest.hash for digest in next(iter(samples.values())).digests.values())
         ]
-        losses = {tuple(s.loss for s in r.samples if s.kind == "backward") for r in self.ranks.values()}
+        turns = self.turns("backward").values()
+        other_losses = any(split({rank: s.loss for rank, s in samples.items()}).differs for samples in turns)
         # Equal gradients after equal losses prove nothing.
-        proven = len(set(agreed)) > 1 or (len(averaged) > 1 and len(losses) > 1)
+        proven = len(set(agreed)) > 1 or (len(averaged) > 1 and other_losses)
         return agreed if proven or self.model.options.get("sharded") else None

@@ -164,7 +164,7 @@ def absent_file(raised: Raised, values: Values) -> Computed:
 
 def counts(_: Raised, values: Values) -> Computed:
     """The numbers of parameters, the lower rank first."""
-    pairs = [(int(values["rank"]), values["count"]), (int(values["odd"]), values["odd_count"])]
+    pairs = [(int(values["raised"]), values["raised_count"]), (int(values["odd"]), values["odd_count"])]
     (rank, count), (other, other_count) = sorted(pairs)
     return {"rank": rank, "count": count, "other": other, "other_count": other_count}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ddpnb.messages import computed
 from ddpnb.messages.errors import compiled, data
-from ddpnb.messages.explained import Explained, Raised
+from ddpnb.messages.explained import Explained, Raised, blamed
 from ddpnb.messages.sentences import Values, numbers, sentence, sentences
 
 _MOST = 64  # values of one kind in a message
@@ -46,6 +46,7 @@ class Entry:
     culprits: tuple[str, ...] | None = None
     missing: tuple[str, ...] = ()
     tensors: tuple[str, ...] = ()
+    holds: Values = field(default_factory=dict[str, str])
     source: str = ""
     versions: str = ""
     logged: tuple[str, ...] = ()
@@ -152,6 +153,7 @@ class Entry:
     def _explained(self, values: dict[str, Any]) -> Explained:
         culprits = _ranks(self.culprits or (), values)
         values["culprits"] = culprits
+        holds = {int(values[rank]): str(values[what]) for rank, what in self.holds.items()}
         return Explained(
             self.code,
             sentence(self.summary, values),
@@ -161,6 +163,8 @@ class Entry:
             _ranks(self.missing, values),
             tuple(name for key in self.tensors for name in _several(values.get(key) or [])),
             values.get("hint"),
+            holds,
+            blamed({next(iter(holds)): Explained(self.code, "", holds=holds)}).sides if holds else (),
         )
 
 

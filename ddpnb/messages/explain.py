@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddpnb.messages.entries import explanation, logged
-from ddpnb.messages.explained import Explained, Raised, blamed
+from ddpnb.messages.explained import THIS, Explained, Raised, blamed
 from ddpnb.messages.sentences import numbers
 from ddpnb.messages.tracebacks import LoggedError, read
 from ddpnb.model.stacks import Frame
@@ -102,7 +102,8 @@ def explain_text(text: str) -> list[Explained]:
     for turn, error in enumerate(reversed(exceptions)):
         explained = _explain(_raised(error))
         if explained is not None:
-            rank = _MOST_EXCEPTIONS - turn if error.rank is None else error.rank
+            raised = next((rank for rank in explained.holds if rank != THIS), _MOST_EXCEPTIONS - turn)
+            rank = raised if error.rank is None else error.rank
             # Of models that differ each rank reports another pair: together they show which is odd.
             summary = "" if explained.code == "DDP403" else explained.summary
             errors.setdefault((explained.code, summary), {})[rank] = explained
@@ -120,9 +121,9 @@ def explain_text(text: str) -> list[Explained]:
 
 
 def _together(by_rank: Mapping[int, Explained]) -> Explained:
-    culprits = blamed(by_rank)
+    culprits, sides = blamed(by_rank)
     first = next(
         (explained for explained in by_rank.values() if explained.culprits == culprits), next(iter(by_rank.values()))
     )
     missing = {rank for explained in by_rank.values() for rank in explained.missing}
-    return replace(first, culprits=culprits, missing=tuple(sorted(missing)))
+    return replace(first, culprits=culprits, sides=sides, missing=tuple(sorted(missing)))

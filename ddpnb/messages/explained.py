@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ddpnb.model.findings import Hint
 from ddpnb.model.stacks import Frame
@@ -28,6 +29,20 @@ class Explained:
     missing: tuple[int, ...] = ()  # the ranks that the message says are missing
     tensors: tuple[str, ...] = ()  # names of parameters
     hint: Hint | None = None
+    # Of a message that compares ranks: what each of them holds, the one that raised it first (THIS: it does not say which it is).
+    holds: Mapping[int, str] = field(default_factory=dict[int, str])
+    sides: tuple[tuple[int, ...], ...] = ()  # ranks that differ, and the message does not show who is at fault
+
+
+THIS = -1  # the rank that raised a message, in ``Explained.holds``
+AS_RANK_0 = "what rank 0 holds"  # in ``Explained.holds``
+
+
+class Blamed(NamedTuple):
+    """The ranks that messages blame (None: they do not say); or those that differ, of which nobody is known to be at fault."""
+
+    culprits: tuple[int, ...] | None
+    sides: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +99,45 @@ class Raised:
         return any(f.function in functions for f in self.frames[last + 1 :])
 
 
-def blamed(explanations: Mapping[int, Explained], world_size: int = 0) -> tuple[int, ...] | None:
-    """The ranks that the messages of several ranks blame together.
+def blamed(explanations: Mapping[int, Explained], world_size: int = 0, passed: Iterable[int] = ()) -> Blamed:
+    """The ranks that the messages of several ranks blame together, or those that they only compare.
 
-    DDP compares a model's parameters with those of the first rank that differs, so the odd rank blames
-    an innocent one and the others blame the odd one: votes decide (one against one, the lowest rank's).
-    Their sizes are compared with rank 0 alone: if all others complain of themselves, it is rank 0.
+    DDP compares the number of a model's parameters with that of the first rank that differs, and their sizes with those of
+    rank 0: the rank that raises is not the one that is at fault. Those outside of the majority are, if it is known who that is.
 
     Args:
         explanations: the explanation of each rank's exception, by the rank that raised it.
         world_size: 0 if it is not known.
+        passed: ranks whose comparison with rank 0 succeeded.
     """
-    named = {
-        rank: explained.culprits for rank, explained in sorted(explanations.items()) if explained.culprits is not None
-    }
-    if not named:
-        return None
-    together = tuple(sorted({rank for culprits in named.values() for rank in culprits}))
-    if any(explained.code != "DDP403" for explained in explanations.values()):
-        return together
-    if all(culprits == (rank,) for rank, culprits in named.items()):
-        return (0,) if len(named) > 1 and together == tuple(range(1, world_size)) else together
-    votes = Counter(rank for culprits in named.values() for rank in culprits)
-    most = {rank for rank, count in votes.items() if count == max(votes.values())}
-    first = next(set(culprits) for culprits in named.values())
-    return tuple(sorted(most & first or most))
+    if explanations and all(one.holds for one in explanations.values()):
+        return _outside_of_majority(_held(explanations, passed), world_size)
+    named = [one.culprits for one in explanations.values() if one.culprits is not None]
+    return Blamed(tuple(sorted({rank for culprits in named for rank in culprits})) if named else None)
+
+
+def _held(explanations: Mapping[int, Explained], passed: Iterable[int]) -> dict[int, str]:
+    """What each rank holds, as far as messages say."""
+    held = {rank: next(iter(one.holds.values())) for rank, one in explanations.items()}
+    for rank, one in explanations.items():
+        raised, *others = one.holds
+        if raised in (rank, THIS):  # else they are counted in a smaller group
+            for other in others:
+                held.setdefault(other, one.holds[other])
+    if any(AS_RANK_0 in one.holds.values() for one in explanations.values()):
+        for rank in passed:
+            held.setdefault(rank, AS_RANK_0)
+    held.pop(THIS, None)
+    return held
+
+
+def _outside_of_majority(held: Mapping[int, str], world_size: int) -> Blamed:
+    sides: dict[str, list[int]] = defaultdict(list)
+    for rank in sorted(held):
+        sides[held[rank]].append(rank)
+    most, *others = sorted(map(tuple, sides.values()), key=lambda side: (-len(side), side)) or [()]
+    if not others:
+        return Blamed(None)
+    if 2 * len(most) > max(world_size, len(held)):
+        return Blamed(tuple(sorted(rank for side in others for rank in side)))
+    return Blamed(None, (most, *others))

@@ -69,23 +69,24 @@ def _place(ending: Ending) -> str:
 
 
 def _cause(explained: Explained, place: str, silent: Finding | None) -> Draft:
-    named = explained.culprits or explained.missing
+    named, sides = explained.culprits or explained.missing, explained.sides
     where = f"It was raised{place}; it is not known" if place else "It is not known"
-    said = () if named and not place else (f"{where} in which process{'' if place else ' it was raised'}.",)
-    if silent is not None and silent.culprits and not named:
+    said = () if (named or sides) and not place else (f"{where} in which process{'' if place else ' it was raised'}.",)
+    if silent is not None and silent.culprits and not named and not sides:
         ranks = phrases.ranks(silent.culprits)
         said = (*said, f"It is probably {ranks}, for which the others waited.", *silent.evidence)
     return Draft(
         explained.summary,
-        named or (silent.culprits if silent is not None else ()),
+        named or (silent.culprits if silent is not None and not sides else ()),
         explained.remedy,
-        waiting=silent.waiting if silent is not None else (),
+        waiting=silent.waiting if silent is not None and not sides else (),
+        sides=sides,
         evidence=(*explained.evidence, *said),
         kind=type_of(explained.code),
         also=silent.where if silent is not None else (),
         collective=silent.collective if silent is not None else None,
         tensors=explained.tensors,
-        certainty="proven" if named else "likely",
+        certainty="proven" if named or sides else "likely",
         severity="error",
         hint=explained.hint,
     )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from ddpnb.facts.digests import split
 from ddpnb.facts.once import once
 from ddpnb.facts.places import Placed
 from ddpnb.facts.snapshot import Part, PerRank, Snapshot
@@ -300,6 +301,7 @@ def differ(
     line: str,
     remedy: str,
     shown: Callable[[Any], str] = str,
+    absent: int = 0,
     **more: Any,
 ) -> Iterator[Draft]:
     """Ranks whose values differ: the minority is at fault, and nobody in a tie.
@@ -312,9 +314,10 @@ def differ(
         line: of evidence about a rank, with ``{}`` for its value.
         remedy: what to change.
         shown: a value in words.
+        absent: how many more ranks have such a value, which is not known.
         **more: fields of the Draft.
     """
-    apart = values.split
+    apart = split(values, absent)
     if not apart.differs:
         return
     words = {side[0]: shown(values[side[0]]) for side in apart.sides}

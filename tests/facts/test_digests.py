@@ -206,6 +206,11 @@ def test_only_a_majority_tells_which_side_is_odd(values, sides, culprits):
     assert found.tied == (len(sides) > 1 and not culprits)
 
 
+@pytest.mark.parametrize(("absent", "culprits"), [(0, (0,)), (1, ()), (-1, (0,))])
+def test_ranks_of_which_nothing_is_known_may_be_on_any_side(absent, culprits):
+    assert split({0: "a", 1: "b", 2: "b"}, absent).culprits == culprits
+
+
 @pytest.mark.parametrize(
     ("values", "changed", "culprits"),
     [

@@ -33,5 +33,23 @@ def test_nonsense_from_a_rank(facts):
     assert all(loop.passed is None for view in views(taken).values() for loop in view.loops)
 
 
+@pytest.mark.parametrize(("workers", "epochs"), [(0, [0, 1, None]), (2, [0, 1, 2])])
+def test_the_pass_of_an_open_loop_is_one_that_belongs_to_it(workers, epochs):
+    """Workers are given their first indices before the loop begins; without them no batch was asked for yet."""
+
+    def trains(trainer):
+        trainer.loader(trainer.dataset({"class": "x"}), distributed=0, num_workers=workers)
+        for epoch in range(3):
+            ahead = {"sampler": 0, "pass": 1 + epoch, "epoch": epoch}
+            if workers:
+                trainer.made.phase("sampler", "done", **ahead)
+            trainer.loops(state="open")
+            if not workers and epoch < 2:
+                trainer.made.phase("sampler", "done", **ahead)
+
+    loops = views(recorded(trains, world=1))[0].loops
+    assert [loop.passed.epoch if loop.passed is not None else None for loop in loops] == epochs
+
+
 def test_nobody():
     assert (views(Recording(0, {})), replica_groups(Recording(0, {}))) == ({}, [])

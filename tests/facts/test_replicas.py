@@ -7,7 +7,7 @@ import pytest
 from ddpnb.facts.digests import first_difference
 from ddpnb.facts.replicas import replicas_of
 from tests.facts.test_digests import WEIGHT, four
-from tests.rules.recordings import Rank, record
+from tests.rules.recordings import Rank, group, record
 
 
 def changed_since(recording, found):
@@ -65,3 +65,34 @@ def test_a_forward_without_the_step_before_it_tells_nothing():
     found = first_difference(recording, 0)
     assert found.turn == 2
     assert changed_since(recording, found).changed == ()
+
+
+def test_replicas_of_one_number_are_apart_by_their_group():
+    ranks = [Rank(n).wraps(group=group(n - n % 2, n - n % 2 + 1)).trains(1) for n in range(4)]
+    ranks[3].drifts({WEIGHT: 9})
+    first, second = replicas_of(record(*(rank.trains(1) for rank in ranks)))
+    assert (first.models.keys(), first.ranks.keys(), first.drift) == ({0, 1}, {0, 1}, None)
+    assert second.drift is not None and second.drift.sides == ((2,), (3,))
+    assert all(samples.keys() == {2, 3} for samples in second.turns("forward").values())
+
+
+def test_ranks_that_have_not_come_to_a_moment_may_hold_what_the_fewest_do():
+    ranks = [Rank(n).wraps().trains(1) for n in range(4)]
+    ranks[0].drifts({WEIGHT: 9})
+    (own,) = replicas_of(record(*(rank.forward() for rank in ranks[:3]), ranks[3]))
+    assert own.drift is not None and (own.drift.sides, own.drift.split.culprits) == (((1, 2), (0,)), ())
+    (own,) = replicas_of(record(*(rank.forward() for rank in ranks[:3]), ranks[3].forward()))
+    assert own.drift is not None and own.drift.split.culprits == (0,)
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_rank_that_has_made_fewer_backward_passes_has_no_other_losses(losses):
+    """Equal gradients after equal losses do not make models replicas."""
+    ranks = [Rank(n, 2).adopts() for n in range(2)]
+    for _ in range(2):
+        for rank in ranks:
+            rank.backward(loss=0.5).gradients().updated(odd={WEIGHT: 70 + rank.rank})
+    ranks[1].backward(loss=0.5 * losses)
+    ranks[0].backward(loss=0.5).backward(loss=0.5)
+    (own,) = replicas_of(record(*ranks))
+    assert (own.kept_equal is None) == (losses == 1)

@@ -32,6 +32,7 @@ def test_an_example_is_explained(code, example):
     ranks = tuple(example["culprits"]) if "culprits" in example else None
     named = (ranks, tuple(example.get("missing", ())), tuple(example.get("tensors", ())))
     assert (found.culprits, found.missing, found.tensors) == named
+    assert found.sides == tuple(map(tuple, example.get("sides", ())))
     assert f"{found.hint.line}: {found.hint.reason}" == example["hint"] if "hint" in example else found.hint is None
     texts = " ".join((found.summary, *found.evidence, found.remedy))
     assert example.get("says", "") in texts and found.summary.endswith(".") and "{?" not in texts

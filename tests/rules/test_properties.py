@@ -162,139 +162,32 @@ def of_earlier_moments(recording: Recording) -> Iterator[Finding]:
 
 
 NOT_LAUNCHED = "a rank without a record was not launched: that is what a Recording of a World means by it"
-FOLLOWS = "an exception that follows from the end of another rank, which is not known, is proven"
-UNKNOWN_MEMBER = "a rank of which nothing is known is taken for one that does not call"
-FENCED = "a rank that the fence stopped, since another one's call differs, is taken for the cause"
-BY_MESSAGE = "a message of torch about two ranks blames the one that raised it"
-BY_GROUP = "models are compared by their number on all ranks, not on those of one group"
-LATER = "a rank that has not got as far as another one is taken for one that does otherwise"
-AHEAD = "a warning of what will happen is proven, though the ranks may stop together"
 OTHER_PLACE = "a sub-group that its members alone make is not told from one that all ranks make"
 
 KNOWN: dict[Callable[[Recording], Iterator[Finding]], dict[str, str]] = {
-    of_one_unknown_rank: {
-        **dict.fromkeys(("data_healthy/uneven_but_stopped_together",), AHEAD),
-        **dict.fromkeys(
-            (
-                "faults/bypassed forward own_buffers None",
-                "faults/bypassed forward training 3",
-                "faults/kill collectives 5",
-                "faults/shorter shard training",
-                "faults/skipped synchronisation training 3",
-                "form/kill",
-                "pitfalls/bad-batch-skipped",
-                "pitfalls/early-stopping-alone",
-                "pitfalls/exit-on-signal",
-                "pitfalls/frame-budget-per-rank",
-                "pitfalls/one-more-batch-on-rank0",
-                "pitfalls/uneven-shards",
-                "pitfalls/update-when-own-buffer-is-full",
-                "pitfalls/validation-keeps-graphs",
-                "remedies/uneven_batches_with_join",
-                "victims/training-left",
-            ),
-            FOLLOWS,
+    of_one_unknown_rank: dict.fromkeys(
+        (
+            "faults/duplicate rank training",
+            "faults/missing variable training",
+            "faults/variable training WORLD_SIZE ",
+            "faults/world size training",
+            "faults/wrong address training",
+            "faults/wrong interface training",
+            "faults/wrong port training",
+            "form/duplicate rank",
+            "form/missing variable",
+            "form/variable",
+            "form/world size",
+            "form/wrong address",
+            "form/wrong interface",
+            "form/wrong port",
+            "pitfalls/own-free-port",
+            "victims/groups-absent",
         ),
-        **dict.fromkeys(
-            (
-                "faults/duplicate rank training",
-                "faults/missing variable training",
-                "faults/variable training WORLD_SIZE ",
-                "faults/world size training",
-                "faults/wrong address training",
-                "faults/wrong interface training",
-                "faults/wrong port training",
-                "form/duplicate rank",
-                "form/missing variable",
-                "form/variable",
-                "form/world size",
-                "form/wrong address",
-                "form/wrong interface",
-                "form/wrong port",
-                "pitfalls/own-free-port",
-                "victims/groups-absent",
-            ),
-            NOT_LAUNCHED,
-        ),
-        **dict.fromkeys(
-            (
-                "faults/extra parameter training",
-                "form/extra parameter",
-                "form/other order",
-                "pitfalls/vocabulary-from-the-shard",
-            ),
-            BY_MESSAGE,
-        ),
-        **dict.fromkeys(
-            (
-                "pitfalls/group-made-by-members-only",
-                "victims/groups-crossed_branches",
-                "victims/groups-not_made",
-                "victims/groups-skipped_in_group",
-                "victims/meshes-of_members",
-                "victims/p2p-never_sent",
-                "victims/p2p-thrown_away",
-            ),
-            UNKNOWN_MEMBER,
-        ),
-        **dict.fromkeys(
-            (
-                "victims/mismatch-dtype",
-                "victims/mismatch-layout",
-                "victims/mismatch-swapped_functions",
-            ),
-            FENCED,
-        ),
-    },
-    of_two_halves: {
-        **dict.fromkeys(
-            (
-                "faults/extra parameter training",
-                "form/extra parameter",
-                "form/other order",
-                "pitfalls/vocabulary-from-the-shard",
-            ),
-            BY_MESSAGE,
-        ),
-        **dict.fromkeys(("pitfalls/accumulation-by-tokens",), BY_GROUP),
-        **dict.fromkeys(("victims/groups-other_members",), OTHER_PLACE),
-    },
-    of_earlier_moments: {
-        **dict.fromkeys(
-            (
-                "data_healthy/resumed",
-                "data_healthy/split_alike",
-                "faults/deprecated variable training",
-                "healthy/local_sgd",
-                "healthy/token_budget",
-                "pitfalls/compression-on-one-rank-fixed",
-                "remedies/samplers_of_one_rank-remedied",
-                "victims/groups-not_made",
-            ),
-            LATER,
-        ),
-        **dict.fromkeys(("data_healthy/uneven_but_stopped_together",), AHEAD),
-        **dict.fromkeys(
-            (
-                "faults/bypassed forward own_buffers None",
-                "faults/bypassed forward training 3",
-                "faults/kill collectives 5",
-                "faults/shorter shard training",
-                "faults/skipped synchronisation training 3",
-                "form/kill",
-                "pitfalls/bad-batch-skipped",
-                "pitfalls/exit-on-signal",
-                "pitfalls/frame-budget-per-rank",
-                "pitfalls/one-more-batch-on-rank0",
-                "pitfalls/uneven-shards",
-                "pitfalls/update-when-own-buffer-is-full",
-                "pitfalls/validation-keeps-graphs",
-                "remedies/uneven_batches_with_join",
-                "victims/training-left",
-            ),
-            FOLLOWS,
-        ),
-    },
+        NOT_LAUNCHED,
+    ),
+    of_two_halves: {"victims/groups-other_members": OTHER_PLACE},
+    of_earlier_moments: {},
 }
 
 

@@ -15,11 +15,12 @@ from typing import Any
 from ddpnb.model.calls import Call, CallState, Group
 from ddpnb.model.events import Event, read
 from ddpnb.model.events.data import ReplicatedTensor, SamplerMade, SamplerPass
-from ddpnb.model.events.models import CheckpointRead, CheckpointSaved
+from ddpnb.model.events.models import CheckpointRead, CheckpointSaved, ModelWrapped
 from ddpnb.model.events.runs import FenceMismatch, FenceOff, RanksPart
 from ddpnb.model.events.startup import Environment, InitProcessGroup, Joining, NewGroup
 from ddpnb.model.path import KIND, MOST, C, Kind, Path
 from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.model.replicas import Model
 
 _NAMED = re.compile(r"(?<=\b[Rr]ank )\d+|(?<=\[rank)\d+")
 _ROOT = re.compile(r"(?<=\|root )\d+")
@@ -234,8 +235,11 @@ def _until(record: RankRecord, at_ns: int) -> RankRecord:
     ended = record.ending is not None and record.ending.at_ns <= at_ns
     same = len(calls) == len(record.calls) and len(history) == len(record.history)
     now = same and (record.ending is None or ended)
+    later = [mark.steps for mark in record.marks if mark.kind == "step" and mark.at_ns > at_ns]
     return replace(
         record,
+        steps=min(later) - 1 if later else record.steps,
+        models=_models_until(record, at_ns),
         calls=calls,
         history=history,
         samples=tuple(one for one in record.samples if one.at_ns <= at_ns),
@@ -247,6 +251,14 @@ def _until(record: RankRecord, at_ns: int) -> RankRecord:
         path=record.path if now else None,
         lines=record.lines if now else None,
     )
+
+
+def _models_until(record: RankRecord, at_ns: int) -> tuple[Model, ...]:
+    """The models that were wrapped by then, where each has an event that says when."""
+    wrapped = [model for model in record.models if model.wrapper]
+    made = [event.ended_ns for event in record.events(ModelWrapped, state="done")]
+    then = dict(zip([model.number for model in wrapped], made, strict=True)) if len(made) == len(wrapped) else {}
+    return tuple(model for model in record.models if then.get(model.number, at_ns) <= at_ns)
 
 
 def _process_then(calls: tuple[Call, ...]) -> Process:

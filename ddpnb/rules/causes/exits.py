@@ -60,27 +60,29 @@ def _explained(snap: Snapshot, finding: Finding) -> dict[int, Explained]:
 
 def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -> Draft:
     first = told[min(told)]
-    named = blamed(dict(told), snap.recording.world_size)
+    named, sides = blamed(told, snap.recording.world_size, finding.waiting)
     missing = tuple(sorted({rank for one in told.values() for rank in one.missing}))
-    culprits = tuple(r for r in (named or missing) if r in snap.ranks) or finding.culprits
+    culprits = () if sides else tuple(r for r in (named or missing) if r in snap.ranks) or finding.culprits
     if snap.recording.report is not None and named == () and not missing:
         culprits = ()  # another rank, of which the message does not say which
-    waiting = phrases.besides(sorted({*finding.waiting, *finding.culprits}), culprits)
-    who = f"{phrases.ranks(culprits or waiting, True)}: "
+    apart = tuple(sorted(rank for side in sides for rank in side))
+    waiting = phrases.besides(sorted({*finding.waiting, *finding.culprits}), culprits or apart)
+    who = f"{phrases.ranks(culprits or apart or waiting, True)}: "
     told_by = _lower(first.summary)
     short = title(f"{who}{told_by}", *(f"{who}{one}" for one in _shorter(told_by)))
     return Draft(
         short,
         culprits,
         first.remedy or finding.remedy,
-        {**snap.at(culprits), **dict(finding.where)},
+        {**snap.at(culprits or apart), **dict(finding.where)},
         waiting,
+        sides,
         evidence=(*([] if short.endswith(told_by) else [first.summary]), *first.evidence, *finding.evidence),
         kind=type_of(first.code),
         instead=finding,
         collective=finding.collective,
         tensors=first.tensors,
-        certainty="proven" if named else finding.certainty,
+        certainty="proven" if named or sides else finding.certainty,
         severity="error",  # it ended a rank, whatever its type
         hint=first.hint,
     )

@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 
-from ddpnb.facts.digests import by_turn, differing, of_step
+from ddpnb.facts.digests import differing
+from ddpnb.facts.going_on import going_on
 from ddpnb.facts.loading import dataset_of, replica_groups, side_by_side, views
 from ddpnb.facts.places import moments
-from ddpnb.facts.replicas import kept_together
+from ddpnb.facts.replicas import Replicas, kept_together
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.models import LossNotFinite, ScalerMade
 from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.recording import RankRecord
+from ddpnb.model.replicas import Sample
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, say
 
 BAD_SAMPLE = FindingType("DDP508", "bad-sample")
@@ -33,9 +34,9 @@ def bad_samples(snap: Snapshot) -> Iterable[Draft]:
     of_models: list[Draft] = []
     for own in kept_together(snap.recording):
         # Of the moments at which numbers were not finite only the earliest: what comes later may follow from it.
-        bad = [*_bad_values(snap.recording, own.number, own.model), *_bad_gradient(snap.recording, own.number)]
+        bad = [*_bad_values(own), *_bad_gradient(own)]
         of_models += [min(bad, key=lambda one: one[0])[1]] if bad else []
-        of_models += _other_structure(snap.recording, own.number)
+        of_models += _other_structure(own)
     known = {draft.kind for draft in found}
     return [*found, *(draft for draft in of_models or _first_losses(snap) if draft.kind not in known)]
 
@@ -84,14 +85,14 @@ def _other_kind(snap: Snapshot, group: tuple[int, ...]) -> Iterator[Draft]:
         return
 
 
-def _other_structure(recording: Recording, number: int) -> Iterator[Draft]:
+def _other_structure(own: Replicas) -> Iterator[Draft]:
     """Inputs with a different structure (types, keys, dimensions) on some ranks, in one turn."""
     usual: dict[int, str] = {}
-    for turn, samples in by_turn(recording, number, "forward").items():
+    for turn, samples in own.turns("forward").items():
         kinds = PerRank({rank: sample.inputs for rank, sample in samples.items()})
         # A rank whose inputs are always of their own kind has another kind of data, not a bad sample.
         changed = {rank for rank in kinds if usual.get(rank, "") not in ("", kinds[rank])}
-        apart = kinds.split
+        apart = own.split(kinds)
         odd = sorted(changed.intersection(apart.blamed(changed, filter(usual.get, kinds)))) if apart.differs else ()
         if odd:
             yield of_samples(
@@ -111,16 +112,16 @@ def _other_structure(recording: Recording, number: int) -> Iterator[Draft]:
 # -- numbers that are not finite
 
 
-def _bad_values(recording: Recording, number: int, model: Model) -> Iterator[tuple[int, Draft]]:
+def _bad_values(own: Replicas) -> Iterator[tuple[int, Draft]]:
     """When an input and a loss first were not finite on some ranks; the loss that follows from an input is not one."""
-    bad_input = _first_bad(by_turn(recording, number, "forward"), lambda sample: sample.inputs_finite == 0.0)
-    backwards = _with_unseen(recording, by_turn(recording, number, "backward"))
+    bad_input = _first_bad(own.turns("forward"), lambda sample: sample.inputs_finite == 0.0)
+    backwards = _with_unseen(own, own.turns("backward"))
     bad_loss = _first_bad(backwards, lambda sample: not _finite(sample.loss))
     if bad_loss is not None and any(bad_loss[1][rank].inputs_finite == 0.0 for rank in bad_loss[2]):
         bad_input, bad_loss = bad_input or bad_loss, None
     if bad_input is not None:
         turn, samples, culprits = bad_input
-        left_out, handled = _left_out(recording, number, turn, samples), _handled(recording, number, samples)
+        left_out, handled = _left_out(own, turn, samples), _handled(own, samples)
         yield (
             _time(samples, culprits),
             of_samples(
@@ -130,7 +131,7 @@ def _bad_values(recording: Recording, number: int, model: Model) -> Iterator[tup
                 "Check samples when they are read (torch.isfinite), and skip a bad one on all ranks: "
                 "averaged gradients carry it into every replica.",
                 evidence=(
-                    f"The inputs of {model.wrapper or model.module} are finite on the other ranks, and were finite before.",
+                    f"The inputs of {own.model.wrapper or own.model.module} are finite on the other ranks, and were finite before.",
                     *(["No rank ran backward on it."] if left_out else []),
                     *handled,
                 ),
@@ -140,7 +141,7 @@ def _bad_values(recording: Recording, number: int, model: Model) -> Iterator[tup
         )
     if bad_loss is not None:
         turn, samples, culprits = bad_loss
-        handled = _handled(recording, number, samples)
+        handled = _handled(own, samples)
         yield (
             _time(samples, culprits),
             of_samples(
@@ -169,6 +170,9 @@ def _first_losses(snap: Snapshot) -> Iterator[Draft]:
     others = phrases.besides(snap.ranks, culprits)
     if not others or not all(snap.ranks[rank].steps for rank in others):
         return
+    steps = min(_steps_by(snap.ranks[rank], found[rank].began_ns) for rank in culprits)
+    behind = [rank for rank in others if rank not in found and snap.ranks[rank].steps <= steps]
+    unknown = going_on(snap.recording).intersection(behind) or len(snap.ranks) < snap.recording.world_size
     loss = _word(float(found[culprits[0]].loss))
     yield Draft(
         f"Since backward {first} the loss is {loss} on {phrases.ranks(culprits)}, before any other rank.",
@@ -181,15 +185,21 @@ def _first_losses(snap: Snapshot) -> Iterator[Draft]:
             *each(found, lambda rank: f"Rank {rank}: not finite since backward {found[rank].backward}."),
         ),
         kind=NAN_ON_RANK,
-        certainty="proven" if len(found) == len(culprits) else "likely",
+        certainty="proven" if len(found) == len(culprits) and not unknown else "likely",
     )
 
 
-def _bad_gradient(recording: Recording, number: int) -> Iterator[tuple[int, Draft]]:
+def _steps_by(record: RankRecord, at_ns: int) -> int:
+    """How many optimizer steps a rank had made at this moment, as far as that is recorded."""
+    later = [mark.steps for mark in record.marks if mark.kind == "step" and mark.at_ns > at_ns]
+    return min(later) - 1 if later else record.steps
+
+
+def _bad_gradient(own: Replicas) -> Iterator[tuple[int, Draft]]:
     """Losses are finite everywhere, but the gradient that came back to the model is not on some ranks."""
-    bad = _first_bad(by_turn(recording, number, "gradients"), lambda sample: sample.arrived_finite == 0.0)
+    bad = _first_bad(own.turns("gradients"), lambda sample: sample.arrived_finite == 0.0)
     if bad is None:
-        yield from _bad_average(recording, number)
+        yield from _bad_average(own)
         return
     turn, at, culprits = bad
     if any(digest.norm is not None for rank in culprits for digest in at[rank].digests.values()):
@@ -197,7 +207,7 @@ def _bad_gradient(recording: Recording, number: int) -> Iterator[tuple[int, Draf
     yield (
         _time(at, culprits),
         of_samples(
-            of_step(recording, number, "backward", dict(at)),
+            own.of_step("backward", at),
             f"The gradient of the loss is NaN or infinite on {phrases.ranks(culprits)} only, before optimizer step {turn}.",
             culprits,
             f"Find the operation with {_ANOMALY} on that rank (sqrt of zero, division, exp). {_TOGETHER}",
@@ -207,16 +217,16 @@ def _bad_gradient(recording: Recording, number: int) -> Iterator[tuple[int, Draf
     )
 
 
-def _bad_average(recording: Recording, number: int) -> Iterator[tuple[int, Draft]]:
+def _bad_average(own: Replicas) -> Iterator[tuple[int, Draft]]:
     """Everything recorded of each rank is finite, but the averaged gradients are not: it arose in a backward pass."""
     had_norm: set[str] = set()  # of others (half precision) it is not known
-    for turn, samples in by_turn(recording, number, "gradients").items():
+    for turn, samples in own.turns("gradients").items():
         told = [(name, digest) for one in samples.values() for name, digest in one.digests.items()]
         bad = sorted({name for name, one in told if one.norm is None and one.hash and name in had_norm})
         had_norm.update(name for name, one in told if one.norm is not None)
         if not bad:
             continue
-        losses = of_step(recording, number, "backward", samples)
+        losses = own.of_step("backward", samples)
         finite = all(one.arrived_finite == 1.0 for one in samples.values()) and all(
             _finite(one.loss) for one in losses.values()
         )
@@ -243,9 +253,9 @@ def _bad_average(recording: Recording, number: int) -> Iterator[tuple[int, Draft
         return
 
 
-def _handled(recording: Recording, number: int, samples: Mapping[int, Sample]) -> list[str]:
+def _handled(own: Replicas, samples: Mapping[int, Sample]) -> list[str]:
     """The evidence that all ranks dealt with it alike: later they hold the same, finite parameters."""
-    for turn, later in reversed(by_turn(recording, number, "forward").items()):
+    for turn, later in reversed([*own.turns("forward").items()]):
         held = {rank: later[rank] for rank in samples if rank in later and later[rank].at_ns > samples[rank].at_ns}
         digests = [digest for sample in held.values() for digest in sample.digests.values()]
         if len(held) == len(samples) and digests:
@@ -255,10 +265,10 @@ def _handled(recording: Recording, number: int, samples: Mapping[int, Sample]) -
     return []
 
 
-def _left_out(recording: Recording, number: int, turn: int, samples: Mapping[int, Sample]) -> bool:
+def _left_out(own: Replicas, turn: int, samples: Mapping[int, Sample]) -> bool:
     """Whether every rank reached the next forward without a backward pass through this one."""
-    after = by_turn(recording, number, "forward").get(turn + 1, {})
-    backwards = [one for ones in by_turn(recording, number, "backward").values() for one in ones.items()]
+    after = own.turns("forward").get(turn + 1, {})
+    backwards = [one for ones in own.turns("backward").values() for one in ones.items()]
     between = any(samples[r].at_ns < one.at_ns < after[r].at_ns for r, one in backwards if r in samples and r in after)
     return bool(backwards) and set(after) == set(samples) and not between
 
@@ -274,12 +284,12 @@ def _first_bad(
     return None
 
 
-def _with_unseen(recording: Recording, turns: _Turns) -> _Turns:
+def _with_unseen(own: Replicas, turns: _Turns) -> _Turns:
     """With the samples before in the place of those that were not taken: a loss that is not finite always is."""
     before: dict[int, Sample] = {}
     found: dict[int, dict[int, Sample]] = {}
     for turn, samples in turns.items():
-        went_on = {rank: one for rank, one in before.items() if recording.ranks[rank].forwards > turn}
+        went_on = {rank: one for rank, one in before.items() if own.ranks[rank].forwards > turn}
         found[turn] = {**went_on, **samples}
         before |= samples
     return found

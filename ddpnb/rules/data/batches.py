@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ddpnb.facts.loading import Loop
 from ddpnb.facts.places import moments
@@ -22,7 +23,8 @@ def batches(snap: Snapshot) -> Iterable[Draft]:
     stopped = bool(snap.found("DDP308"))
     found = None if over else uneven_loops(snap.recording, stopped=stopped)
     if found is not None:
-        yield _uneven(snap.recording, *found)
+        # That it hurts is known where a loop did: ranks may also agree to stop together.
+        yield replace(_uneven(snap.recording, *found), certainty="proven" if stopped else "likely")
 
 
 def _uneven(

@@ -6,8 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import combinations, product
 
-from ddpnb.facts.digests import by_turn
-from ddpnb.facts.replicas import kept_together
+from ddpnb.facts.replicas import Replicas, kept_together
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.data import LoaderSeen
@@ -20,14 +19,14 @@ _ALIKE = 3  # turns in which batches must be the same before that is no coincide
 def of_models(snap: Snapshot) -> Iterable[Draft]:
     for own in kept_together(snap.recording):
         for look in (_same_inputs, _overlapping):
-            if (draft := look(snap, own.number)) is not None:
+            if (draft := look(own)) is not None:
                 yield draft
 
 
-def _same_inputs(snap: Snapshot, number: int) -> Draft | None:
+def _same_inputs(own: Replicas) -> Draft | None:
     """DDP501: ranks whose models see the same batches, turn after turn, though batches change."""
     alike: dict[frozenset[int], list[float]] = defaultdict(list)
-    forwards = by_turn(snap.recording, number, "forward")
+    forwards = own.turns("forward")
     turns = 0
     for samples in forwards.values():
         if len(samples) < 2 or not all(sample.training and sample.inputs_hash for sample in samples.values()):
@@ -44,7 +43,7 @@ def _same_inputs(snap: Snapshot, number: int) -> Draft | None:
     if turns < 2 or not always:
         return None
     culprits = tuple(sorted(max(always, key=len)))
-    loaders = [loader for rank in culprits for loader in snap.ranks[rank].events(LoaderSeen)]
+    loaders = [loader for rank in culprits for loader in own.ranks[rank].events(LoaderSeen)]
     return of_samples(
         next(iter(forwards.values())),
         say("{who} see the same batches in all {turns} forwards that were compared.", culprits, turns=turns),
@@ -60,11 +59,11 @@ def _same_inputs(snap: Snapshot, number: int) -> Draft | None:
     )
 
 
-def _overlapping(snap: Snapshot, number: int) -> Draft | None:
+def _overlapping(own: Replicas) -> Draft | None:
     """DDP503: one rank sees batches that another saw earlier, while no rank sees a batch twice."""
     takers: dict[float, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))  # of a batch, by turn
-    for rank, record in snap.ranks.items():
-        taken = [s for s in record.samples if (s.model, s.kind) == (number, "forward") and s.training]
+    for rank in own.ranks:
+        taken = [sample for sample in own.of(rank, "forward") if sample.training]
         hashes = [(value, s.turn) for s in taken if (value := s.inputs_hash)]
         if len({value for value, _ in hashes}) < len(hashes) or len(hashes) < _ALIKE:
             return None
@@ -77,7 +76,7 @@ def _overlapping(snap: Snapshot, number: int) -> Draft | None:
     pair = min(common, key=lambda ranks: (-common[ranks], ranks), default=(0, 0))
     if common[pair] < _ALIKE:
         return None
-    samples = next(iter(by_turn(snap.recording, number, "forward").values()))
+    samples = next(iter(own.turns("forward").values()))
     return of_samples(
         samples,
         f"The ranks' parts of the data overlap: {phrases.ranks(pair)} both saw at least {common[pair]} batches.",

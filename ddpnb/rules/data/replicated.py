@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ddpnb.facts.digests import split
 from ddpnb.facts.places import moments
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
@@ -35,7 +36,8 @@ def of_layers(snap: Snapshot) -> Iterable[Draft]:
     if not found:
         return
     held, *others = found
-    apart, ranks = _digests(held).split, tuple(held)
+    ranks = tuple(held)
+    apart = split(_digests(held), len(held[ranks[0]].ranks) - len(ranks))
     rest = phrases.besides(ranks, apart.odd)
     shapes = {rank: " x ".join(map(str, one.shape)) for rank, one in held.items()}
     yield Draft(

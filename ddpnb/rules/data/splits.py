@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
 
+from ddpnb.facts.digests import split
 from ddpnb.facts.loading import (
     Loading,
     Loop,
@@ -115,7 +116,8 @@ def leaks(snap: Snapshot, group: tuple[int, ...]) -> Draft | None:
         found = _leak(own[one], own[other])
         if found is not None:
             first = _first_loops(snap, group)
-            apart = PerRank({rank: order_of(dataset_of(own, first, rank)) for rank in first}).split
+            orders = {rank: order_of(dataset_of(own, first, rank)) for rank in first}
+            apart = split(orders, len(group) - len(first))
             return differ(
                 f"Rank {other} trains on samples that rank {one} evaluates on{phrases.at(found.site)}: the ranks "
                 "split the data set differently.",
@@ -136,7 +138,7 @@ def _leak(evaluating: Loading, training: Loading) -> Loop | None:
         for evaluation in _first_of_each_loader(evaluating.loops)[:_LOOPS]:
             held_out = evaluating.datasets.get(evaluation.loader.dataset)
             mine = evaluating.datasets.get(own[0].loader.dataset) if own else None
-            if evaluation.steps or not all(map(is_subset, (trained, held_out, mine))):
+            if evaluation.steps or not evaluation.ended_ns or not all(map(is_subset, (trained, held_out, mine))):
                 continue
             if _parent(mine) < 0 or _parent(mine) != _parent(held_out) or _parent(mine) != _parent(trained):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.digests import Past, differing, extent, split, values_of
+from ddpnb.facts.digests import Past, differing, extent, values_of
 from ddpnb.facts.places import Placed
 from ddpnb.facts.replicas import Replicas, Turns
 from ddpnb.model import phrases
@@ -38,7 +38,7 @@ def _of_turn(own: Replicas, turn: int, units: tuple[str, ...], *, broadcast: boo
     turns = own.turns("forward")
     samples = turns[turn]
     tensors = tuple(dict.fromkeys(map(tensor_name, units)))
-    apart = split({rank: values_of(sample, units) for rank, sample in samples.items()})
+    apart = own.split({rank: values_of(sample, units) for rank, sample in samples.items()})
     # The ranks that changed them just before this forward; else those that change them later.
     before = _changing(turns, units, samples, turn, turn)
     later = _changing(turns, units, samples, turn + 1, turn + _SOON)

@@ -162,7 +162,8 @@ def _swap(
     guessed: bool,
 ) -> Draft:
     """The Draft; ``guessed``: that these are the same two calls follows from the text of their lines alone."""
-    tied = len(swapped) >= len(usual)
+    absent = len(set(met[0].group.ranks) - met[0].calls.keys())  # ranks that may do as either side
+    tied = len(swapped) + absent >= len(usual)
     mine, theirs = (met[0].calls[side[0]] for side in (swapped, usual))
     return Draft(
         say(

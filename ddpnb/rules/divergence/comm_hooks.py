@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ddpnb.facts.digests import members
+from ddpnb.facts.going_on import going_on
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import CommHook
 from ddpnb.model.recording import RankRecord
@@ -19,30 +21,60 @@ _Hook = tuple[str, str, str]  # its name, the class of its state, its settings
 @rule("DDP416", "hook-differs")
 def comm_hooks(snap: Snapshot) -> Iterable[Draft]:
     """Communication hooks differ between ranks that reduce a model together."""
+    if not any(record.events(CommHook) for record in snap.ranks.values()):
+        return ()
     groups: dict[str, list[int]] = defaultdict(list)
     for rank, record in snap.ranks.items():
         for group in {model.group for model in record.models if model.wrapper}:
             groups[group].append(rank)
     alone = [rank for rank, record in snap.ranks.items() if not any(model.wrapper for model in record.models)]
-    for _, ranks in sorted(groups.items()):
+    for group, ranks in sorted(groups.items()):
         if len(ranks) < 2:
             continue
-        members = snap.ranks.among((*ranks, *alone))  # a rank that wraps no model belongs to each group
-        told = members.of(lambda record: _hooks(record) if record.models and not record.events_forgotten else None)
+        both = snap.ranks.among((*ranks, *alone))  # a rank that wraps no model belongs to each group
+        told = both.of(lambda record: _hooks(record) if _has_decided(snap, record) else None)
+        models = [model for rank in ranks for model in snap.ranks[rank].models if model.group == group]
         found = list(
             differ(
                 told,
-                at=members.among(told).of(lambda record: (record.events(CommHook) or record.models)[-1].site),
+                at=both.among(told).of(lambda record: (record.events(CommHook) or record.models)[-1].site),
                 one="{who} [uses|use] a different communication hook than {others}.",
                 tie="The ranks use different communication hooks: {sides}.",
                 line="{}",
                 shown=_in_words,
+                absent=len(members(models) - told.keys()),
                 remedy="Register the same communication hook, with the same settings, on all ranks.",
             )
         )
         if found:
             return found
     return ()
+
+
+def _has_decided(snap: Snapshot, record: RankRecord) -> bool:
+    """Whether all hooks of a rank are known: one may be registered until the first backward pass."""
+    if not record.models or record.events_forgotten:
+        return False
+    if record.events(CommHook) or _ran_backward(record):
+        return True
+    return record.rank not in going_on(snap.recording)
+
+
+def _ran_backward(record: RankRecord) -> bool:
+    """Whether it has begun a backward pass through a wrapped model: its sample is taken at the end, its calls are made before."""
+    wrapped = {model.number for model in record.models if model.wrapper}
+    own = [sample for sample in record.samples if sample.model in wrapped]
+    forwards = [sample.at_ns for sample in own if sample.kind == "forward"]
+    return record.steps > 0 or any(
+        (
+            any(sample.kind in ("backward", "gradients") for sample in own),
+            any(
+                call.entered_ns > at and not call.op.startswith("broadcast")
+                for at in forwards[:1]
+                for call in record.calls
+            ),
+        )
+    )
 
 
 def _hooks(record: RankRecord) -> tuple[_Hook, ...]:

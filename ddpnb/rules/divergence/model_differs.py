@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.digests import models_of
-from ddpnb.facts.snapshot import PerRank, Snapshot
+from ddpnb.facts.digests import by_group, members, models_of, split
+from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import FindingType
 from ddpnb.model.replicas import Model, TensorSpec
@@ -37,10 +37,15 @@ def model_differs(snap: Snapshot) -> Iterable[Draft]:
 
 
 def _differ(models: Mapping[int, Model]) -> Iterable[Draft]:
-    if len(models) < 2 or len({(m.wrapper, m.group) for m in models.values()}) > 1:
+    for replicas in by_group(models):
+        yield from _differ_in_group(replicas)
+
+
+def _differ_in_group(models: Mapping[int, Model]) -> Iterable[Draft]:
+    if len(models) < 2 or len({m.wrapper for m in models.values()}) > 1:
         return
     made = {rank: tuple((t.name, t.shape, t.dtype, t.trains) for t in m.tensors) for rank, m in models.items()}
-    apart = PerRank(made).split
+    apart = split(made, len(members(models.values()) - made.keys()))
     usual, *others = apart.sides
     reference = models[usual[0]]
     first = [models[side[0]] for side in others]

@@ -6,10 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from ddpnb.facts.digests import by_turn, of_step
-from ddpnb.facts.replicas import kept_together
+from ddpnb.facts.digests import Split
+from ddpnb.facts.replicas import Replicas, kept_together
 from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Model, Sample
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, rule, say
@@ -21,19 +20,20 @@ _Scale = tuple[str, tuple[float, ...]]  # the last operations of a loss, and its
 def other_parameters(snap: Snapshot) -> Iterable[Draft]:
     """find_unused_parameters=True hides that the ranks use different parameters."""
     for own in kept_together(snap.recording):
-        yield from _unused(snap.recording, own.number, own.model)
+        yield from _unused(own)
 
 
-def _unused(recording: Recording, number: int, model: Model) -> Iterator[Draft]:
-    for turn, samples in by_turn(recording, number, "backward").items():
+def _unused(own: Replicas) -> Iterator[Draft]:
+    for turn, samples in own.turns("backward").items():
         told = PerRank(samples).of(lambda sample: sample.unused)
         if len(told) == len(samples) and told.split.differs:
-            yield _other_branch(model, turn, of_step(recording, number, "forward", samples), told)
+            yield _other_branch(own.model, turn, own.of_step("forward", samples), told, own.split(told))
             return
 
 
-def _other_branch(model: Model, turn: int, samples: Mapping[int, Sample], told: PerRank[tuple[str, ...]]) -> Draft:
-    apart = told.split
+def _other_branch(
+    model: Model, turn: int, samples: Mapping[int, Sample], told: PerRank[tuple[str, ...]], apart: Split
+) -> Draft:
     everybody = set.intersection(*(set(names) for names in told.values()))
     less = {rank: tuple(name for name in names if name not in everybody) for rank, names in told.items()}
     return of_samples(
@@ -70,13 +70,13 @@ def weights(snap: Snapshot) -> Iterable[Draft]:
     for own in kept_together(snap.recording):
         # Where the scalers differ, losses and norms differ as a consequence.
         if not own.model.wrapper or not scales_differ(own):
-            yield from _scaled(snap.recording, own.number)
-            yield from _clipped(snap.recording, own.number)
+            yield from _scaled(own)
+            yield from _clipped(own)
 
 
-def _scaled(recording: Recording, number: int) -> Iterator[Draft]:
+def _scaled(own: Replicas) -> Iterator[Draft]:
     """The loss is reduced or scaled differently on some ranks, in every step."""
-    turns = [samples for samples in by_turn(recording, number, "backward").values() if len(samples) > 1]
+    turns = [samples for samples in own.turns("backward").values() if len(samples) > 1]
     seen: dict[int, set[_Scale]] = defaultdict(set)
     for samples in turns:
         for rank, sample in samples.items():
@@ -85,8 +85,8 @@ def _scaled(recording: Recording, number: int) -> Iterator[Draft]:
     if len(turns) < 2 or any(len(scales) > 1 for scales in seen.values()):
         return
     how = PerRank({rank: next(iter(scales)) for rank, scales in seen.items()})
-    apart = how.split
-    if not apart.differs or _other_loss(how) or _same_weight(recording, number, how):
+    apart = own.split(how)
+    if not apart.differs or _other_loss(how) or _same_weight(own, how):
         return
     yield of_samples(
         turns[0],
@@ -111,10 +111,10 @@ def _other_loss(how: Mapping[int, _Scale]) -> bool:
     return len(ends) > 1 and not ends <= {"Sum", "Mean"}
 
 
-def _same_weight(recording: Recording, number: int, how: Mapping[int, _Scale]) -> bool:
+def _same_weight(own: Replicas, how: Mapping[int, _Scale]) -> bool:
     """Whether the losses of a whole optimizer step have the same weight on all ranks, in other numbers of micro-batches."""
     counts: dict[int, set[float | None]] = defaultdict(set)
-    for samples in by_turn(recording, number, "gradients").values():
+    for samples in own.turns("gradients").values():
         for rank, sample in samples.items():
             counts[rank].add(sample.backwards)
     if counts.keys() < how.keys() or any(len(seen) > 1 or None in seen for seen in counts.values()):
@@ -131,9 +131,9 @@ def _in_words(graph: str, factors: tuple[float, ...]) -> str:
     return f"{end}, times {' times '.join(f'{factor:.6g}' for factor in factors)}" if factors else end
 
 
-def _clipped(recording: Recording, number: int) -> Iterator[Draft]:
+def _clipped(own: Replicas) -> Iterator[Draft]:
     """Gradients are clipped by different norms: before they were synchronised."""
-    for samples in by_turn(recording, number, "clip").values():
+    for samples in own.turns("clip").values():
         norms = PerRank({rank: sample.norm for rank, sample in samples.items()})
         cut = any((sample.norm or 0.0) > (sample.max_norm or math.inf) for sample in samples.values())
         if norms.split.differs and cut:

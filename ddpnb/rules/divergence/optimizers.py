@@ -29,7 +29,7 @@ def settings_differ(own: Replicas) -> Draft | None:
     for turn, samples in own.turns("gradients").items():
         settings = {rank: sample.settings for rank, sample in samples.items()}
         for name in dict.fromkeys(name for own_settings in settings.values() for name in own_settings):
-            if split({rank: own_settings.get(name) for rank, own_settings in settings.items()}).differs:
+            if own.split({rank: own_settings.get(name) for rank, own_settings in settings.items()}).differs:
                 return _other_setting(own, turn, samples, name)
     return None
 
@@ -37,7 +37,7 @@ def settings_differ(own: Replicas) -> Draft | None:
 def _other_setting(own: Replicas, turn: int, samples: Mapping[int, Sample], name: str) -> Draft:
     turns = own.turns("gradients")
     values = {rank: sample.settings.get(name) for rank, sample in samples.items()}
-    apart, past = split(values), _set_by_the_script(turns, turn, name)
+    apart, past = own.split(values), _set_by_the_script(turns, turn, name)
     culprits, certainty = past.blamed(apart), "proven"
     counts = {rank: sample.scheduled or 0.0 for rank, sample in samples.items()}
     scheduled = split(counts).differs and not past.changed
@@ -153,7 +153,7 @@ def _steps_of_schedulers(own: Replicas, made: Mapping[int, OptimizerMade]) -> di
 
 def steps_differ(own: Replicas, found: Difference, steps: Mapping[int, int]) -> Draft:
     """DDP410: ranks have stepped less often by a forward."""
-    apart = split(steps)
+    apart = own.split(steps)
     culprits = _pace(own, found).blamed(apart)
     return draft_of(
         OPTIMIZER_DIFFERS,
@@ -246,7 +246,7 @@ def scales_differ(own: Replicas) -> Draft | None:
     turns = own.turns("scale")
     for turn, samples in turns.items():
         scales = {rank: sample.scale for rank, sample in sorted(samples.items())}
-        apart = split(scales)
+        apart = own.split(scales)
         if not apart.differs:
             continue
         told = [f"Rank {rank}: scale {scale:.6g}." for rank, scale in list(scales.items())[:FEW] if scale is not None]

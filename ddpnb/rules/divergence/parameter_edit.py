@@ -112,7 +112,7 @@ def _or_for_a_moment(own: Replicas, found: Difference, draft: Draft) -> Draft:
     """A note where the ranks hold the same again at the next optimizer step: they may have parted on purpose."""
     step = own.agree_again(found)
     if step is None:
-        return draft
+        return draft if own.looks(found, later=True) or not own.all_go_on else replace(draft, certainty="likely")
     everybody = phrases.ranks(sorted(found.samples), True)
     return replace(
         draft,

@@ -8,6 +8,7 @@ forward although they agreed after the step before: the script changed them in b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 from ddpnb.facts.replicas import Replicas, replicas_of
 from ddpnb.facts.snapshot import Snapshot
@@ -104,8 +105,10 @@ def _of(own: Replicas) -> Iterator[Draft]:
     else:
         causes = CAUSES
     first = next((draft for cause in causes if (draft := cause(own)) is not None), None)
-    if first is not None:
-        yield first
+    if first is None:
+        return
+    # What is not synchronised so far may be made equal by the script, later.
+    yield replace(first, certainty="likely") if own.model.wrapper and own.may_be_averaged() else first
 
 
 def _diverge_by_design(record: RankRecord) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpnb.facts.digests import members
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import ModelWrapped, SyncBatchNormConverted
 from ddpnb.model.recording import RankRecord
@@ -26,7 +27,9 @@ def sync_batchnorm(snap: Snapshot) -> Iterable[Draft]:
             evidence=each(late, lambda rank: f"Rank {rank} converted {late[rank].layers} layers after wrapping."),
         )
         return
-    counts = snap.ranks.of(_tensors)
+    wrapped = snap.ranks.of(lambda record: sum(bool(model.wrapper) for model in record.models) or None)
+    first = min(wrapped.values(), default=0)  # what a rank wraps later it may convert later
+    counts = snap.ranks.of(lambda record: _tensors(record, first))
     made = snap.last(SyncBatchNormConverted)
     yield from differ(
         counts,
@@ -34,16 +37,20 @@ def sync_batchnorm(snap: Snapshot) -> Iterable[Draft]:
         one="{who} [has|have] {mine} tensors of SyncBatchNorm layers, {others} {theirs}.",
         tie="BatchNorm is converted to SyncBatchNorm differently on the ranks: {sides} tensors of SyncBatchNorm layers.",
         line="{}",
+        absent=len(members(model for rank in counts for model in snap.ranks[rank].models) - counts.keys()),
         remedy="Convert on all ranks or on none, before the model is wrapped.",
     )
 
 
-def _tensors(record: RankRecord) -> int | None:
-    """Of SyncBatchNorm layers in wrapped models; else the converted layers."""
-    if record.events_forgotten or not any(model.wrapper for model in record.models):
+def _tensors(record: RankRecord, first: int) -> int | None:
+    """Of SyncBatchNorm layers in the first wrapped models; else the layers that were converted before the last of them."""
+    models = [model for model in record.models if model.wrapper][:first]
+    if record.events_forgotten or not models:
         return None
-    held = sum(tensor.kind == "SyncBatchNorm" for model in record.models for tensor in model.tensors)
-    return held or sum(conversion.layers for conversion in record.events(SyncBatchNormConverted))
+    held = sum(tensor.kind == "SyncBatchNorm" for model in models for tensor in model.tensors)
+    wraps = record.events(ModelWrapped)[:first]
+    by = wraps[-1].began_ns if wraps else 0
+    return held or sum(one.layers for one in record.events(SyncBatchNormConverted) if not wraps or one.began_ns <= by)
 
 
 def _after_wrap(record: RankRecord) -> SyncBatchNormConverted | None:

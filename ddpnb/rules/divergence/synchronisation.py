@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ddpnb.facts.digests import Difference, Past, against_past, split
+from ddpnb.facts.digests import Difference, Past, against_past
 from ddpnb.facts.places import known
 from ddpnb.facts.replicas import Replicas
 from ddpnb.model import phrases
@@ -28,6 +28,9 @@ def bypassed(own: Replicas) -> Draft | None:
         if not past:
             continue
         drift = own.drift
+        later = own.going_on.difference(samples)
+        if len(past) == len(samples) and later:
+            return None  # a rank that reaches this step later may do the same
         everywhere = len(past) == len(own.models)  # a rank without a sample waits for them
         if everywhere and (drift is None or (drift.kind, drift.turn) < ("gradients", turn)):
             return None  # they agree: the script averages the gradients itself
@@ -64,7 +67,7 @@ def sync_differs(own: Replicas) -> Draft | None:
     """DDP408: forwards that do not synchronise on some ranks only, or accumulation over different numbers of forwards."""
     for turn, samples in own.turns("forward").items():
         flags = {rank: sample.sync for rank, sample in samples.items()}
-        apart = split(flags)
+        apart = own.split(flags)
         if not apart.differs or _as_often_by_step(own, samples):
             continue
         past = _past(own, turn, "sync", samples)
@@ -99,7 +102,7 @@ def sync_differs(own: Replicas) -> Draft | None:
 
 def _steps_after_other_numbers(own: Replicas) -> Draft | None:
     for turn, samples in own.turns("gradients").items():
-        apart = split({rank: sample.synced for rank, sample in samples.items()})
+        apart = own.split({rank: sample.synced for rank, sample in samples.items()})
         # A forward whose backward was left out is another matter.
         complete = all(s.forwards and s.forwards == s.backwards for s in samples.values())
         if not apart.differs or not complete or _rarely(own):
@@ -135,15 +138,17 @@ def _count(sample: Sample, name: str) -> float:
 def _as_often_by_step(own: Replicas, samples: Mapping[int, Sample]) -> bool:
     """Whether the ranks had synchronised equally often by the optimizer step after these forwards, and each in the last of them.
 
-    The numbers of forwards may differ: ranks that accumulate up to a budget of tokens.
+    The numbers of forwards may differ: ranks that accumulate up to a budget of tokens. So may ranks that have not reached that step.
     """
     counts: set[float | None] = set()
     for rank, sample in samples.items():
         taken = next((one for one in own.of(rank, "gradients") if one.at_ns > sample.at_ns), None)
+        if taken is None and rank in own.going_on:
+            continue
         if taken is None or not own.last_synchronised(rank, taken):
             return False
         counts.add(taken.synced)
-    return len(counts) == 1 and bool(counts.pop())
+    return len(counts) <= 1 and 0 not in counts and None not in counts
 
 
 def _rarely(own: Replicas) -> bool:

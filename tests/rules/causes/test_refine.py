@@ -64,6 +64,49 @@ def wrapping_now(rank, tensors, shape):
     )
 
 
+COUNTS = "DDP expects same model across all ranks, but Rank {} has {} params, while rank {} has inconsistent {} params."
+SIZES = "{}params[0] in this process with sizes [7, 8] appears not to match sizes of the same param in process 0."
+
+
+def of_counts(*counts):
+    """Each rank raises, and compares itself with the first that differs from it."""
+    ranks = [Rank(n, len(counts)) for n in range(len(counts))]
+    for rank, own in zip(ranks, counts, strict=True):
+        other = next(n for n, count in enumerate(counts) if count != own)
+        rank.raises("RuntimeError", COUNTS.format(rank.rank, own, other, counts[other]), WRAPPED)
+    return ranks
+
+
+def of_sizes(world, *odd, label=True):
+    """Those that differ from rank 0 raise, the others wait."""
+    raises = lambda n: Rank(n, world).raises("RuntimeError", SIZES.format(f"[{n}]: " * label), WRAPPED)  # noqa: E731
+    return [raises(n) if n in odd else Rank(n, world).waits("broadcast", WRAPPED) for n in range(world)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "culprits", "sides"),
+    [
+        (of_counts(6, 7), (), ((0,), (1,))),
+        (of_counts(6, 7)[1:], (), ((0,), (1,))),
+        (of_counts(6, 6, 7), (2,), ()),
+        (of_counts(7, 6, 6), (0,), ()),
+        (of_counts(6, 6, 7)[1:], (2,), ()),
+        (of_counts(6, 6, 7, 7), (), ((0, 1), (2, 3))),
+        (of_sizes(2, 1), (), ((0,), (1,))),
+        (of_sizes(2, 1, label=False), (), ((0,), (1,))),
+        (of_sizes(2, 1)[1:], (), ((0,), (1,))),
+        (of_sizes(3, 1, label=False), (1,), ()),
+        (of_sizes(3, 1, 2), (0,), ()),
+        (of_sizes(4, 1, 3), (), ((0, 2), (1, 3))),
+    ],
+)  # fmt: skip
+def test_a_message_that_compares_ranks_blames_those_outside_of_the_majority(ranks, culprits, sides):
+    taken = record(*ranks, world_size=ranks[0].world)
+    (one,) = diagnose(taken).findings[:1]
+    assert (one.code, one.certainty, one.culprits, one.sides) == ("DDP403", "proven", culprits, sides)
+    assert set(one.waiting).isdisjoint(rank for side in sides for rank in side)
+
+
 @pytest.mark.parametrize("culprit", [0, 1])
 def test_a_mismatch_while_models_are_wrapped_is_told_by_the_models(culprit):
     tall = (tensor("fc.weight", (8,)), NET[1])

@@ -226,3 +226,20 @@ def test_losses_that_are_not_finite_on_all_ranks_or_with_a_scaler():
 def test_the_place_of_a_loss():
     (one,) = found("DDP414", some((3,), backward(loss=INF)))
     assert one.where[0] == (3, STEP)
+
+
+@pytest.mark.parametrize(
+    ("make", "certainty"),
+    [
+        (lambda rank: rank.computes(), "likely"),
+        (lambda rank: step(rank).computes(), "proven"),
+        (lambda rank: rank.finishes(), "proven"),
+    ],
+    ids=["not there yet", "past it", "ended"],
+)
+def test_a_rank_that_is_behind_may_come_to_such_a_loss_as_well(make, certainty):
+    ranks = [step(Rank(n, 2).adopts()) for n in range(2)]
+    ranks[0].event("loss not finite", STEP, loss="nan", backward=2)
+    make(ranks[1])
+    (one,) = asked("DDP414", record(*ranks))
+    assert (one.culprits, one.certainty) == ((0,), certainty)

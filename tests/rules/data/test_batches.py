@@ -8,7 +8,10 @@ import pytest
 
 from ddpnb.facts.uneven_loaders import uneven_loops
 from ddpnb.model.events.data import LoaderSeen
+from ddpnb.model.findings import Finding
+from ddpnb.rules.finding_types import type_of
 from tests.rules.data.trainers import LOOP, found, recorded
+from tests.rules.recordings import asked
 
 
 def uneven(trainer):
@@ -34,7 +37,8 @@ def stands(batches=10, done=(), **loader):
 
 def test_uneven_numbers_of_batches_are_known_before_they_hurt():
     (one,) = found("DDP504", uneven, finish=False)
-    assert (one.severity, one.culprits, one.where[0]) == ("warning", (1,), (1, LOOP))
+    assert (one.severity, one.certainty) == ("warning", "likely")  # they may agree to stop together
+    assert (one.culprits, one.where[0]) == ((1,), (1, LOOP))
     assert "Rank 1 has 24 batches" in one.summary and one.summary.endswith("have 25.")
     assert one.evidence[1] == "Rank 1: 24 batches of 4 out of 100 samples."
 
@@ -55,5 +59,7 @@ def test_batches_that_nobody_could_count():
     """Where ranks are blocked, a loop that ended on one of them is as good as two numbers."""
     taken = recorded(stands(done=(2,), length=None, kind="iterable"), finish=False)
     assert uneven_loops(taken) is None
+    (draft,) = asked("DDP504", taken, Finding(type_of("DDP308"), "x", (2,), (0,)))
+    assert (draft.culprits, draft.certainty) == ((2,), "proven")
     one = uneven_loops(taken, stopped=True)
     assert one is not None and one.fewest == (2,) and 0 not in one.counts

@@ -50,6 +50,11 @@ def test_one_of_four():
     assert (one.culprits, one.waiting, one.sides) == ((2,), (0, 1, 3), ())
 
 
+def test_a_rank_that_has_no_such_tensor_yet_may_be_on_either_side():
+    (one,) = found("a", "a", "x", "")
+    assert (one.culprits, one.waiting, one.sides) == ((), (), ((0, 1), (2,)))
+
+
 def test_both_groups_are_named():
     (one,) = found("0", "1", "2", "3", of=pair)
     assert one.sides == ((0,), (1,)) and "Those of ranks 2 and 3 differ too." in one.evidence

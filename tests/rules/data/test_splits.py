@@ -171,3 +171,28 @@ def test_a_sharded_model_makes_its_ranks_replicas(op, replicas):
         over(trainer, HEADS)
 
     assert len(found("DDP501", sharded)) == replicas
+
+
+def test_a_rank_that_trains_on_nothing_yet_may_have_split_as_either_side():
+    def make(trainer):
+        parts = [subset(range(200)), subset(range(200, 400))]
+        trained, held_out = parts if trainer.rank == 0 else parts[::-1]
+        if trainer.rank < 3:
+            trainer.loops(trainer.loader(trainer.dataset(trained)))
+            trainer.loops(trainer.loader(trainer.dataset(held_out)), EVALUATE, steps=0)
+
+    (one,) = found("DDP503", make, finish=False)
+    assert (one.culprits, one.sides) == ((), ((1, 2), (0,)))
+
+
+@pytest.mark.parametrize(("state", "codes"), [("done", ["DDP503"]), ("open", [])])
+def test_a_loop_that_has_just_begun_is_no_evaluation(state, codes):
+    """It may be trained on in a moment, as the next part of a cross-validation."""
+
+    def make(trainer):
+        parts = [subset(range(200)), subset(range(200, 400))]
+        first, then = parts if trainer.rank == 0 else parts[::-1]
+        trainer.loops(trainer.loader(trainer.dataset(first)))
+        trainer.loops(trainer.loader(trainer.dataset(then)), EVALUATE, steps=0, state=state)
+
+    assert [one.code for one in found("DDP503", make, finish=False)] == codes

@@ -64,6 +64,12 @@ def test_of_two_ranks_neither_is_said_to_be_the_other_way_round():
     assert dict(found.where) == {0: A, 1: B}
 
 
+def test_a_rank_of_which_nothing_is_known_may_be_the_other_way_round_too():
+    ranks = [sequence(*((B, A) if n == 1 else (A, B)), rank=n) for n in range(3)]
+    (found,) = found_in(record(*ranks, world_size=4))
+    assert (found.culprits, found.sides) == ((), ((0, 2), (1,)))
+
+
 @pytest.mark.parametrize("others", [1, 3])
 def test_ranks_that_make_other_calls_there_are_on_neither_side(others):
     """They neither make an exchange of two ranks a majority, nor are they said to be at a line where they were not."""

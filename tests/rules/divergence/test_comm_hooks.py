@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.model.phrases import besides
-from tests.rules.divergence.setups import WRAPPED, recorded, some, wraps
+from tests.rules.divergence.setups import STEP, WRAPPED, recorded, some, wraps
 from tests.rules.recordings import Rank, asked, group, line, record
 
 HOOK = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook"
@@ -68,3 +68,30 @@ def test_hooks_of_models_that_are_not_reduced_together(together):
     ranks = [Rank(n, 2).wraps(**({} if together else {"group": group(n)})) for n in range(2)]
     hooks = [one.event("comm hook", line(5), hook="train.hook", settings={"step": str(one.rank)}) for one in ranks]
     assert len(asked("DDP416", record(*hooks))) == together
+
+
+@pytest.mark.parametrize(
+    ("make", "differs"),
+    [
+        (lambda rank: rank, False),
+        (lambda rank: rank.forward(STEP), False),
+        (lambda rank: rank.forward(STEP).calls("broadcast", STEP), False),  # of buffers
+        (lambda rank: rank.forward(STEP).calls("all_reduce", STEP), True),
+        (lambda rank: rank.trains(1, STEP), True),
+        (lambda rank: rank.finishes(), True),
+    ],
+    ids=["wrapped", "forward", "buffers", "in backward", "stepped", "ended"],
+)
+def test_a_rank_may_register_its_hook_until_its_first_backward_pass(make, differs):
+    late = make(Rank(0, 2).wraps(at=WRAPPED))
+    assert len(asked("DDP416", record(late, Rank(1, 2).wraps(at=WRAPPED).hooks(HOOK)))) == differs
+
+
+@pytest.mark.parametrize(("undecided", "culprits", "sides"), [(True, (), ((1, 2), (0,))), (False, (0,), ())])
+def test_a_rank_that_has_not_decided_may_be_on_either_side(undecided, culprits, sides):
+    ranks = [Rank(n).wraps(at=WRAPPED) for n in range(4)]
+    ranks[0].trains(1, STEP)
+    for rank in ranks[1:3] if undecided else ranks[1:]:
+        rank.hooks(HOOK)
+    (one,) = asked("DDP416", record(*ranks))
+    assert (one.culprits, one.sides) == (culprits, sides)

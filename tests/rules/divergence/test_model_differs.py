@@ -72,3 +72,21 @@ def test_each_model_is_compared_with_its_own():
 
     (one,) = found(make)
     assert (one.culprits, dict(one.where)[1], "Critic" in one.summary) == ((1,), line(4), True)
+
+
+def test_models_of_one_number_are_compared_in_their_group():
+    """Two halves of a job that have nothing in common."""
+
+    def make(rank):
+        return rank.wraps(*(TALL if rank.rank in (1, 3) else NET), group=group(0, 1) if rank.rank < 2 else group(2, 3))
+
+    assert [one.sides for one in found(make)] == [((0,), (1,)), ((2,), (3,))]
+
+
+@pytest.mark.parametrize(("known", "culprits"), [((0, 1, 2), ()), ((0, 1, 2, 3), (0,))], ids=str)
+def test_a_rank_that_has_wrapped_nothing_yet_may_be_on_either_side(known, culprits):
+    ranks = [Rank(n) for n in range(4)]
+    for number in known:
+        ranks[number].wraps(*(NET if number else TALL))
+    (one,) = asked("DDP403", record(*ranks))
+    assert one.culprits == culprits

@@ -532,6 +532,81 @@ def test_as_many_synchronised_but_on_one_rank_not_the_last():
     check(each(make), "DDP408", (), sides=((0,), (1,)))
 
 
+# -- while ranks still run: those that are behind may do what the others have done
+
+
+def seen(make, *late, world=3):
+    """Ranks that run on: ``make(rank)`` is what each has done so far, those in ``late`` are still before that."""
+    ranks = [Rank(number, world).wraps(at=WRAPPED) for number in range(world)]
+    for rank in ranks:
+        (nothing if rank.rank in late else make)(rank)
+    return record(*ranks)
+
+
+def told(recording):
+    return [(one.code, one.certainty, one.culprits) for one in replicas.find(recording)]
+
+
+def budget(rank, *, stepped=True):
+    """Rank 0 reaches its budget of tokens in the first forward, the others in the second."""
+    for last in (True,) if rank.rank == 0 else (False, True):
+        rank.forward(STEP, sync=float(last)).backward(STEP)
+        if not stepped:
+            return rank
+    return rank.gradients(STEP).updated(STEP)
+
+
+def test_ranks_that_accumulate_up_to_a_budget_synchronise_as_often_by_their_step():
+    assert told(seen(budget)) == []
+    assert told(seen(lambda rank: budget(rank, stepped=rank.rank == 0))) == []  # rank 0 is the first at its step
+    assert told(seen(lambda rank: budget(rank, stepped=False))) == []
+
+
+def test_a_rank_that_ended_without_its_step_does_not_synchronise_with_the_others():
+    make = lambda rank: budget(rank, stepped=False).finishes()  # noqa: E731
+    assert told(seen(make)) == [("DDP408", "proven", (0,))]
+
+
+def test_what_is_not_synchronised_so_far_may_be_averaged_later():
+    """As in local SGD, before its first average."""
+    assert told(seen(deferred)) == [("DDP408", "likely", (0, 1, 2))]
+    assert told(seen(lambda rank: deferred(rank).finishes())) == [("DDP408", "proven", (0, 1, 2))]
+    assert told(seen(lambda rank: deferred(rank).finishes() if rank.rank else deferred(rank))) == [
+        ("DDP408", "proven", (0, 1, 2))  # the others have ended: nothing can be averaged
+    ]
+    assert told(seen(lambda rank: deferred(step(rank)))) == [("DDP408", "proven", (0, 1, 2))]  # others are synchronised
+
+
+def test_a_rank_that_comes_to_its_step_later_may_go_past_the_wrapper_too():
+    def by_hand(rank):
+        return rank.backward(STEP).gradients(STEP, forwards=0.0).updated(STEP)
+
+    assert told(seen(by_hand)) == told(seen(by_hand, 2)) == []  # they agree: the script averages
+    assert told(seen(lambda rank: by_hand(rank) if rank.rank else step(rank), 2)) == [("DDP407", "proven", (1,))]
+
+
+def test_ranks_that_take_other_numbers_of_forwards_to_their_first_step():
+    def ahead(rank):
+        return rank.gradients(STEP).updated(STEP).forward(STEP)
+
+    def make(rank):
+        rank.forward(STEP).backward(STEP)
+        return rank.forward(STEP) if rank.rank else ahead(rank)
+
+    assert told(seen(make)) == []
+    assert told(seen(lambda rank: make(rank).finishes())) == [("DDP410", "proven", (0,))]
+
+
+def test_ranks_that_part_before_a_step_may_come_back_in_it():
+    """As in a sharpness-aware step."""
+
+    def away(rank):
+        return step(rank).sample("forward", STEP, odd={WEIGHT: 70} if rank.rank == 1 else {}, sync=1.0)
+
+    assert told(seen(away)) == [("DDP405", "likely", (1,))]
+    assert told(seen(lambda rank: away(rank).finishes())) == [("DDP405", "proven", (1,))]
+
+
 # -- DDP409: gradients that differ when the optimizer takes them
 
 

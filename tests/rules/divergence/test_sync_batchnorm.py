@@ -50,3 +50,19 @@ def test_converted_on_each_rank_to_another_extent():
 )
 def test_conversions_that_are_right(make):
     assert found(make) == []
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["layers", "conversions"])
+def test_a_rank_that_converts_its_second_model_later(named):
+    ranks = [wraps(*(SYNCED if named else NORMED))(Rank(n, 2).converts(1)) for n in range(2)]
+    wraps(*(SYNCED if named else NORMED), module="Critic")(ranks[0].converts(1))
+    assert asked("DDP412", record(*ranks)) == []
+    wraps(*NORMED, module="Critic")(ranks[1])
+    assert [one.sides for one in asked("DDP412", record(*ranks))] == [((0,), (1,))]
+
+
+@pytest.mark.parametrize(("known", "culprits"), [(3, ()), (4, (0,))])
+def test_a_rank_that_has_wrapped_nothing_yet_may_be_on_either_side(known, culprits):
+    ranks = [wraps(*(NORMED if n else SYNCED))(Rank(n)) for n in range(known)]
+    (one,) = asked("DDP412", record(*ranks, *(Rank(n) for n in range(known, 4))))
+    assert one.culprits == culprits
