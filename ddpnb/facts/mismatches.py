@@ -14,6 +14,25 @@ def first_mismatch(recording: Recording) -> Collective | None:
     return min((c for c in _mismatches(recording) if not expected(recording, c)), key=_began, default=None)
 
 
+def fatal_mismatch(recording: Recording) -> Collective | None:
+    """The earliest one that has failed or blocked a rank: of gloo, a rank that is sent less than it expects continues."""
+    found = (c for c in _mismatches(recording) if not c.completed and not expected(recording, c))
+    return min(found, key=_began, default=None)
+
+
+def raised_in(record: RankRecord, call: Call) -> bool:
+    """Whether a call raised what ended a rank: not what the rank had raised before, and makes the call while it handles that."""
+    ending = record.ending
+    if ending is None or ending.how != "raised" or _HANDLED in ending.traceback:
+        return False
+    frame = ending.innermost_user
+    at_call = call.state.in_flight and frame is not None and frame.site == call.site
+    return at_call or call.state is CallState.FAILED
+
+
+_HANDLED = "During handling of the above exception"
+
+
 def expected(recording: Recording, collective: Collective) -> bool:
     """Whether the calls raised an exception, the program caught that, and all its ranks have continued since."""
     return any(call.state in _RAISED for call in collective.calls.values()) and all(

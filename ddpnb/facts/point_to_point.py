@@ -57,6 +57,14 @@ class Channels:
             return math.inf if doubtful and record.forgotten else 0
         return self._count(calls, doubtful)
 
+    def beside(self, rank: int, op: str, peer: int, call: Call) -> dict[tuple[int, str], tuple[int, Call]]:
+        """The calls ``op`` with ``peer`` that a rank has made with other tags or in other groups: how many, and the last one."""
+        return {
+            (tag, made[rank][-1].group.label): (self._count(made[rank], doubtful=True), made[rank][-1])
+            for (name, other, tag, key), made in self._made.items()
+            if (name, other) == (op, peer) and (tag, key) != (call.tag, call.group.key) and rank in made
+        }
+
     def _count(self, calls: list[Call], doubtful: bool) -> int:
         lost = 0 if doubtful else sum(call.state is CallState.DROPPED for call in calls)
         return (max(call.turn for call in calls) if calls[-1].turn else len(calls)) - lost

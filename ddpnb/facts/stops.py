@@ -17,7 +17,7 @@ from ddpnb.facts import endings
 from ddpnb.facts.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.facts.departures import Departure, Left, from_calls, from_end, from_groups
 from ddpnb.facts.init_facts import address_of, knocks_within, stale_start, wrong_claims
-from ddpnb.facts.mismatches import first_mismatch
+from ddpnb.facts.mismatches import fatal_mismatch, first_mismatch, raised_in
 from ddpnb.facts.missing_ranks import MissingRanks
 from ddpnb.facts.patience import PATIENCE
 from ddpnb.facts.standings import Standing, before_init
@@ -70,6 +70,7 @@ class Stop:
     ``waiting``: those that wait. ``gone``: those for which they wait, or that have failed. ``standings`` and ``waits_for``: of all
     ranks, when it happened. ``collective``: whose calls differ. ``left``: how a side left its way. ``lost``: ranks that lost
     their connection to one that failed. ``secondary``: these failed since another one did, of which nothing is known.
+    ``then``: a later one of its group whose calls differ too, where ranks failed or are blocked.
     """
 
     waits: Waits
@@ -82,6 +83,7 @@ class Stop:
     left: Departure | None = None
     lost: tuple[int, ...] = ()
     secondary: bool = False
+    then: Collective | None = None
 
     @property
     def cell(self) -> tuple[Waits, Awaited, Left | None]:
@@ -126,14 +128,25 @@ def stops(
         held: the ranks that can never continue.
         patience: seconds.
     """
-    odd = first_mismatch(recording)
+    odd, fatal = first_mismatch(recording), fatal_mismatch(recording)
     differs = _differs(recording, odd, standing, found_waits) if odd is not None else None
     found = failures(recording, standing, found_waits)
-    if odd is not None and differs is not None and not odd.completed:
+    if odd is not None and differs is not None and fatal is not None:
         # A rank that raised and then, on its way out, made another call than its peers.
-        failed = {rank for stop in found for rank in stop.gone} & set(odd.calls)
-        raised = any((end := standing[rank].record.ending) is not None and end.how == "raised" for rank in failed)
-        return tuple(found) if raised and not endings.handled_refusal(recording) else (differs,)
+        failed = {rank for stop in found for rank in stop.gone} & set(fatal.calls)
+        before = any(
+            (end := (record := standing[rank].record).ending) is not None
+            and end.how == "raised"
+            and not raised_in(record, fatal.calls[rank])
+            for rank in failed
+        )
+        if before and not endings.handled_refusal(recording):
+            return (*found, differs) if odd.completed else tuple(found)
+        if fatal is odd:
+            return (differs,)
+        if fatal.group.key == odd.group.key:  # it follows from the first one, or from what made that differ
+            return (replace(differs, then=fatal),)
+        return _differs(recording, fatal, standing, found_waits), differs
     lost = {rank for rank, record in recording.ranks.items() if endings.is_consequence(record)} if not found else set()
     if lost:
         found = _why_lost(recording, standing, lost) or failures(recording, standing, found_waits, consequences=True)

@@ -88,10 +88,13 @@ def lock_holders(name: str, args: list[int], process: str = "self") -> list[int]
         Process IDs; empty where it waits for something else, or a holder is not known.
     """
     kinds = _LOCK_KINDS.get(name)
-    if kinds is None or not args:
-        return []
+    return holders_of(f"/proc/{process}/fd/{args[0]}", kinds) if kinds is not None and args else []
+
+
+def holders_of(path: str, kinds: tuple[str, ...] = ("FLOCK",)) -> list[int]:
+    """The processes that hold a lock of one of these kinds on a file; empty where one of them is not known."""
     try:
-        file = os.stat(f"/proc/{process}/fd/{args[0]}")
+        file = os.stat(path)
         with open("/proc/locks") as locks:
             lines = [line.split() for line in islice(locks, _LOCKS)]
     except OSError:

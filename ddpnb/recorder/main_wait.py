@@ -8,11 +8,14 @@ import os
 import re
 import socket
 import struct
+import threading
 import time
 from dataclasses import dataclass
 
 from ddpnb.descriptors import as_socket
-from ddpnb.recorder.kernel_waits import lock_holders, system_call, words
+from ddpnb.recorder.kernel_waits import holders_of, lock_holders, system_call, words
+from ddpnb.recorder.polled_locks import polled_lock
+from ddpnb.recorder.store_waits import awaited
 
 
 def _machine() -> str:
@@ -44,7 +47,17 @@ class Wait:
 def main_wait() -> Wait:
     """The wait in which the main thread is."""
     name, args = system_call(os.getpid(), "self")
-    return Wait(words(name, args), _wakes_at(name, args), tuple(lock_holders(name, args)), _received(name, args))
+    said, holders = words(name, args), lock_holders(name, args)
+    main = threading.main_thread().ident
+    if name and (keys := awaited(main)):
+        said = keys
+    elif name in _BETWEEN and (asked := polled_lock(main)) is not None:
+        path, endless = asked
+        said, holders = f"a file lock on {path}", holders_of(path) if endless else []
+    return Wait(said, _wakes_at(name, args), tuple(holders), _received(name, args))
+
+
+_BETWEEN = ("clock_nanosleep", "nanosleep", "select", "futex")  # where a thread waits before it asks again
 
 
 _BITSET, _REALTIME = 9, 256  # of a futex: its time-out is a moment; of which clock

@@ -22,6 +22,7 @@ from ddpnb.recorder.path import PathRecorder
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.replicated import Replicated
+from ddpnb.recorder.store_waits import StoreWaits
 from ddpnb.recorder.torch_names import note
 from ddpnb.recorder.training import Training
 
@@ -60,6 +61,7 @@ class Recorder:
             failed_threads,
             Replicated(self.box),
             Compilations(self.box),
+            StoreWaits(self.box),
         ]
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)

@@ -24,7 +24,7 @@ from ddpnb.model.stacks import MAX_UNSEEN, UNRECORDED_WORK
 from ddpnb.recorder.user_frames import file_of, is_own_file, is_torch_file
 
 _TEXT = 80
-_MAPS_S, _MAPS = 30.0, 4 << 20  # between two looks at the files, and bytes that are read
+_MAPS_S, _MAPS = 3.0, 4 << 20  # between two looks at the files, and bytes that are read
 _SYMMETRIC = "symmetric memory of torch"
 #: modules, and what a reader calls them: ``{}`` is the package
 _MODULES = tuple(
@@ -134,15 +134,26 @@ def _has_symmetric_memory(module: Any) -> bool:
 
 
 _files_seen: tuple[float, tuple[str, ...]] = -_MAPS_S, ()
+_code_seen = -1  # kB of library code when the files were read
 
 
 def _files() -> tuple[str, ...]:
     """The same by the files that are loaded, which may be used without Python."""
-    global _files_seen
+    global _files_seen, _code_seen
     now = time.monotonic()
     if now - _files_seen[0] >= _MAPS_S:
-        _files_seen = now, tuple(_named(_loaded()))
+        # To read the files costs so much that a rank which waits would seem to compute: only where some were loaded since.
+        code, before = _library_code(), _code_seen
+        _files_seen = now, _files_seen[1] if code == before >= 0 else tuple(_named(_loaded()))
+        _code_seen = code
     return _files_seen[1]
+
+
+def _library_code() -> int:
+    """How much code of libraries is loaded, in kB; -1: not known."""
+    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/self/status", "rb") as file:
+        return int(next(line for line in file if line.startswith(b"VmLib:")).split()[1])
+    return -1
 
 
 def _loaded() -> set[str]:

@@ -107,6 +107,23 @@ def test_files_that_torch_does_not_bring():
     assert any("libtorch" in path for path in unseen._loaded())
 
 
+def test_the_files_are_read_again_only_when_some_were_loaded(monkeypatch):
+    """A rank that waits must not seem to compute since somebody looks at it."""
+    looks = []
+    monkeypatch.setattr(unseen, "_loaded", lambda: looks.append(1) or {"/opt/libmpi.so"})
+    monkeypatch.setattr(unseen, "_MAPS_S", 0.0)
+    monkeypatch.setattr(unseen, "_files_seen", (0.0, ()))
+    monkeypatch.setattr(unseen, "_code_seen", -1)
+    sizes = iter((100, 100, 100, 200, -1, -1))
+    monkeypatch.setattr(unseen, "_library_code", lambda: next(sizes))
+    assert {unseen._files() for _ in range(6)} == {("MPI",)}
+    assert len(looks) == 4
+
+
+def test_the_size_of_library_code_is_known_here():
+    assert unseen._library_code() > 0
+
+
 def test_what_a_rank_answers_is_bounded_and_may_be_anything():
     assert unseen_in(None) == unseen_in({"a": 1}) == ()
     assert len(unseen_in(["x"] * 99)) == MAX_UNSEEN

@@ -70,10 +70,25 @@ CASES = {
     ("elsewhere.py", "output"): ("DDP313", [1]),
     ("elsewhere.py", "stopped"): ("DDP314", [1]),
     ("elsewhere.py", "native"): ("DDP314", [1]),
+    ("shared.py", "worker_raises"): ("DDP312", [2]),
+    ("shared.py", "removed_file"): ("DDP603", [0]),
+    ("shared.py", "package_lock"): ("DDP313", [1]),
+    ("shared.py", "store_key"): ("DDP313", [1]),
+    ("shared.py", "another_tag"): ("DDP307", [0, 1]),
     ("places.py", "managed"): ("DDP313", [1]),
     ("places.py", "tensor_parallel"): ("DDP301", [3]),
 }
-CRASHES = {"killed": 137, "left": 7, "raised": 1, "exits": 5, "all_raise": 1, "cleaned_up": 1, "short_timeout": 1}
+CRASHES = {
+    "killed": 137,
+    "left": 7,
+    "raised": 1,
+    "worker_raises": 1,
+    "removed_file": 1,
+    "exits": 5,
+    "all_raise": 1,
+    "cleaned_up": 1,
+    "short_timeout": 1,
+}
 
 
 @pytest.mark.world

@@ -24,7 +24,7 @@ LESS_HOST_MEMORY = "Use less host memory: fewer data loader workers, smaller pre
 
 @family(
     UNUSED_PARAMETERS,
-    after=("DDP103", "DDP301", "DDP317", "DDP403", "DDP404", "DDP707"),
+    after=("DDP103", "DDP301", "DDP317", "DDP403", "DDP404", "DDP603", "DDP707"),
     refines=("DDP312",),
     failure=True,
     needs=(),

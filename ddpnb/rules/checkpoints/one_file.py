@@ -38,10 +38,10 @@ def one_file(snap: Snapshot) -> Iterable[Draft]:
             return
 
 
-@family(CHECKPOINT_RACE, refines=("DDP312", CHECKPOINT_RACE.code), needs=())
+@family(CHECKPOINT_RACE, refines=("DDP312",), failure=True, needs=())
 def removed(snap: Snapshot) -> Iterable[Draft]:
     """A rank did not find a file that another rank had removed: that its line means this file is read from the source."""
-    for finding in snap.found("DDP312", CHECKPOINT_RACE.code):
+    for finding in snap.found("DDP312"):
         absent = snap.ranks.among(finding.culprits).of(_absent)
         if absent and (draft := _removed(snap, finding, *next(iter(absent.items())))) is not None:
             yield draft

@@ -18,7 +18,7 @@ from ddpnb.texts import shortened
 _CAUGHT = re.compile(r"Caught \w{1,100} in ([\w ]{1,100})\.\nOriginal (Traceback .*)", re.DOTALL)
 
 
-@family(RANK_RAISED, refines=(RANK_RAISED.code,), needs=())
+@family(RANK_RAISED, after=("DDP401",), refines=(RANK_RAISED.code,), failure=True, needs=())
 def worker_raised(snap: Snapshot) -> Iterable[Draft]:
     """In the words of the worker, and with its line."""
     for finding in snap.found(RANK_RAISED.code):

@@ -62,7 +62,7 @@ def _of_turn(own: Replicas, turn: int, units: tuple[str, ...], *, broadcast: boo
         [
             f"{wrapper} broadcast them, but they still differ."
             if broadcast
-            else f"{wrapper} is set not to synchronise buffers: every rank keeps statistics of its own batches.",
+            else f"{wrapper} is set not to synchronise buffers.",
             *moved,
             *([f"{units[0]}: norm {norms}."] if norms else []),
         ],

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stack_evidence import waiting_lines
 from ddpnb.facts.standings import Standing, before_init
 from ddpnb.facts.stops import LOCAL, Stop, Waits
 from ddpnb.model import checkpoints, phrases
+from ddpnb.model.calls import Site
 from ddpnb.model.events.runs import ThreadFailed
 from ddpnb.model.findings import FindingType
 from ddpnb.model.names import given_name
@@ -20,6 +22,7 @@ from ddpnb.model.stacks import MAX_UNSEEN, Frame
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import stops_of
 from ddpnb.rules.rule import ERROR, Draft, alike, each, family, say, title
+from ddpnb.source.store_keys import key_lines
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)
@@ -37,9 +40,44 @@ def blocked(snap: Snapshot) -> Iterable[Draft]:
         if all(one.record.unrecorded for one in stop.standings.values()):
             lines = waiting_lines(stop.standings, stop.waiting) if draft.kind == BLOCKED_ELSEWHERE else []
             draft = replace(draft, evidence=(*draft.evidence, *lines, *caveats(snap, stop)), certainty="likely")
+        if keys := dict.fromkeys(key for rank in stop.gone for key in _KEY.findall(_awaits_key(stop.standings[rank]))):
+            told = [line for key in keys for line in _who_sets(snap, key)]
+            draft = replace(draft, evidence=(*draft.evidence, *told), remedy=_SET_IT)
         # In a call like any other: all its members may have made it.
         unseen = stop.waits is Waits.NOTHING and all(stop.standings[rank].function for rank in stop.gone)
         yield replace(draft, severity="note" if unseen else None)
+
+
+_KEY = re.compile(r"'([^']+)'")
+_SET_IT = "Let one rank set this key, under the same name, before it waits for the others; check the names and prefixes of both sides."
+_LINES = 4  # that set a key
+
+
+def _awaits_key(standing: Standing) -> str:
+    """The keys of a store for which a rank waits, in the recorder's words; empty if it waits for something else."""
+    waits_on = standing.record.process.waits_on
+    return waits_on if waits_on.startswith("the key") else ""
+
+
+def _who_sets(snap: Snapshot, key: str) -> Iterable[str]:
+    """Which lines set a key, and which ranks ran them; where none does, those that set another one."""
+    sources = snap.recording.sources.items()
+    lines = [(Site(file, line, ""), name) for file, text in sources for line, name in key_lines(text)]
+    exact = [one for one in lines if fnmatchcase(key, one[1].replace("[", "[[]"))]
+    if lines and not exact:
+        yield f"No line of the recorded source sets the key '{key}'."
+    for site, name in (exact or lines)[:_LINES]:
+        ran = [rank for rank, record in snap.ranks.items() if record.executed is not None and _ran(record, site)]
+        what = f"Line {site} sets " + ("it" if exact else f"'{name}'")
+        if any(record.executed is not None for record in snap.ranks.values()):
+            yield f"{what}; {phrases.ranks(ran) if ran else 'no rank'} ran it."
+        else:
+            yield f"{what}."
+
+
+def _ran(record: RankRecord, site: Site) -> bool:
+    lines = record.executed.lines if record.executed is not None else ()
+    return any((line.site.file, line.site.line) == (site.file, site.line) for line in lines)
 
 
 def _of_stop(stop: Stop) -> Draft:
@@ -87,7 +125,8 @@ def outside(standings: Iterable[Standing]) -> str:
 def may_be_unseen(standing: Standing) -> bool:
     """Whether its wait may be in communication that does not pass the door, and is loaded there."""
     waits_on = standing.record.process.waits_on
-    return bool(standing.record.unseen) and not standing.function and not waits_on.startswith(LOCAL)
+    seen = waits_on.startswith(LOCAL) or _awaits_key(standing)
+    return bool(standing.record.unseen) and not standing.function and not seen
 
 
 _SLEEP, _FILE_LOCK = "sleep()", "a file lock"
@@ -166,8 +205,13 @@ def _inactive(standings: Mapping[int, Standing], *, all_stopped: bool) -> Iterat
         alike_ = f" ({'; '.join(others)})" if others else ""
         yield say("{who} can never continue: {why}{others}.", ranks, why=never[ranks[0]], others=alike_)
     waits_on = {rank: what for rank, process in processes.items() if (what := _waits_on(process))}
-    for text, asleep in (("{who} [is|are] in {what}.", True), ("{who} [waits|wait] for {what} in the kernel.", False)):
-        yield from alike(text, {rank: {"what": what} for rank, what in waits_on.items() if (what == _SLEEP) == asleep})
+    keys = {rank for rank, one in standings.items() if _awaits_key(one)}
+    for text, said in (
+        ("{who} [is|are] in {what}.", lambda rank: waits_on[rank] == _SLEEP),
+        ("{who} [waits|wait] for {what}.", lambda rank: rank in keys),
+        ("{who} [waits|wait] for {what} in the kernel.", lambda rank: waits_on[rank] != _SLEEP and rank not in keys),
+    ):
+        yield from alike(text, {rank: {"what": what} for rank, what in waits_on.items() if said(rank)})
 
 
 def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:

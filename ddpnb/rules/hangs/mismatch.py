@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from ddpnb.facts.departures import by_habit
 from ddpnb.facts.digests import Split
-from ddpnb.facts.mismatches import caught
+from ddpnb.facts.endings import is_consequence, is_fence_stop
+from ddpnb.facts.mismatches import caught, raised_in
 from ddpnb.facts.paths.partings import parting
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stops import Waits
 from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.calls import NO_SITE, Call, CallState
 from ddpnb.model.collectives import Collective, MatchState, root_of
+from ddpnb.model.ending import Ending
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
@@ -36,7 +39,9 @@ def mismatch(snap: Snapshot) -> Iterable[Draft]:
         if stop.waits is Waits.STACK:
             yield from differ_by_stacks(snap, stop, OP_MISMATCH)
         elif stop.collective is not None:
-            yield replace(_different_calls(snap.recording, stop.collective), stop=stop)
+            draft = _different_calls(snap.recording, stop.collective)
+            consequences = _consequences(snap.recording, stop.collective, stop.then)
+            yield replace(draft, evidence=(*draft.evidence, *consequences), stop=stop)
 
 
 @family(*MISMATCHES, needs=("calls",))
@@ -127,6 +132,27 @@ def _different_calls(recording: Recording, collective: Collective) -> Draft:
         collective=reference,
         certainty="likely" if inferred else "proven",
     )
+
+
+def _consequences(recording: Recording, collective: Collective, then: Collective | None) -> Iterator[str]:
+    """What followed: another call that differed too, and how ranks ended in it."""
+    fatal = then or collective
+    if then is not None:
+        site = next((call.site for call in then.calls.values() if call.site != NO_SITE), NO_SITE)
+        yield f"It completed with wrong data; the calls in #{then.collective_seq_id}{phrases.at(site)} differ too."
+    for rank, call in list(fatal.calls.items())[:_SIDES]:
+        ending = recording.ranks[rank].ending
+        if ending is None or ending.well or call.state is CallState.COMPLETED or is_fence_stop(ending):
+            continue
+        if ending.how == "died" and ending.code != -signal.SIGTERM:
+            aborted = " (gloo aborts a process that receives more than it expects)" * (ending.signal_name == "SIGABRT")
+            yield f"Rank {rank} {_died(ending)} in this call{aborted}."
+        elif raised_in(recording.ranks[rank], call) and not is_consequence(recording.ranks[rank]):
+            yield phrases.sentence(f"Rank {rank} failed in this call: {shortened(ending.message.strip(' .'), 200)}")
+
+
+def _died(ending: Ending) -> str:
+    return f"was killed ({ending.signal_name})" if ending.code < 0 else f"exited with status {ending.code}"
 
 
 def _unpaired(collective: Collective, culprits: tuple[int, ...]) -> list[str]:

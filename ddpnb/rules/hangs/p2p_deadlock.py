@@ -20,6 +20,7 @@ from ddpnb.rules.hangs.table import stops_of
 from ddpnb.rules.rule import Draft, each, family, title
 
 _FEW = 8  # ranks of which the paths are compared
+_TAGS = 3  # with which the peer made other calls
 
 P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
@@ -56,7 +57,8 @@ def _of_calls(recording: Recording, stop: Stop) -> Draft:
     peers = tuple(
         sorted({peer for rank in p2p for peer in stop.waits_for[rank].missing if peer not in p2p and peer in standings})
     )
-    short = _short_of(recording, p2p)
+    channels = Channels(recording.ranks)
+    short = _short_of(recording, channels, p2p)
     blame = (
         _never_called(recording, p2p, peers) if peers else _each_other(recording, p2p, worked=any(n for *_, n in short))
     )
@@ -73,12 +75,7 @@ def _of_calls(recording: Recording, stop: Stop) -> Draft:
         blame.sides,
         (
             *each(p2p, lambda rank: f"Rank {rank} is in {p2p[rank].title}{phrases.at(standings[rank].site)}."),
-            *(
-                f"Rank {rank} waits for {'receive' if _sends(call) else 'send'} {call.turn} of rank {call.peer}"
-                f"{f' with tag {call.tag}' if call.tag else ''}; rank {call.peer} has made {made or 'none'}"
-                f"{_with_other_tags(recording, rank, call)}."
-                for rank, call, made in short[:8]
-            ),
+            *(_waits_for(channels, rank, call, made) for rank, call, made in short[:8]),
             *each(
                 rest,
                 lambda rank: f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
@@ -149,9 +146,23 @@ def _each_other(recording: Recording, p2p: dict[int, Call], *, worked: bool) -> 
     )
 
 
-def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Call, int]]:
+def _waits_for(channels: Channels, rank: int, call: Call, made: int) -> str:
+    """What a call needs, and what its peer has made: with this tag, and with others."""
+    op = "recv" if _sends(call) else "send"
+    unlike = channels.beside(call.peer, op, rank, call)
+    tag = f" with tag {call.tag}" if call.tag or any(tag for tag, _ in unlike) else ""
+    text = f"Rank {rank} waits for {'receive' if op == 'recv' else 'send'} {call.turn} of rank {call.peer}{tag}"
+    others = [
+        f"{count} {f'with tag {other}' if other != call.tag else f'in {phrases.group(last.group)}'}{phrases.at(last.site)}"
+        for (other, _), (count, last) in list(unlike.items())[:_TAGS]
+    ]
+    beside = f" of them, but {', '.join(others)}" if others else ""
+    return f"{text}; rank {call.peer} has made {made or 'none'}{beside}."
+
+
+def _short_of(recording: Recording, channels: Channels, p2p: dict[int, Call]) -> list[tuple[int, Call, int]]:
     """The blocked calls that have made fewer counterparts than they need: (rank, its call, how many the peer has made)."""
-    channels, found = Channels(recording.ranks), list[tuple[int, Call, int]]()
+    found = list[tuple[int, Call, int]]()
     for rank, call in sorted(p2p.items()):
         if call.turn and call.peer in recording.ranks and call.op != "recv_any_source":
             made = channels.made(call.peer, "recv" if _sends(call) else "send", rank, call, not _sends(call))
@@ -159,27 +170,6 @@ def _short_of(recording: Recording, p2p: dict[int, Call]) -> list[tuple[int, Cal
             if made < call.turn:
                 found.append((rank, call, int(made)))
     return found
-
-
-def _with_other_tags(recording: Recording, rank: int, call: Call) -> str:
-    """What the peer has made for this rank with other tags, which do not match."""
-    made = (
-        [
-            own.tag or 0
-            for own in recording.ranks[call.peer].calls
-            if own.is_p2p and own.peer == rank and _sends(own) != _sends(call) and (own.tag or 0) != (call.tag or 0)
-        ]
-        if call.peer in recording.ranks
-        else []
-    )
-    if not made:
-        return ""
-    tags = sorted(set(made))
-    return (
-        f" with that tag, and {len(made)} with tag {' and '.join(map(str, tags))}"
-        if len(tags) <= 2
-        else f" with that tag, and {len(made)} with others"
-    )
 
 
 def _strayed(recording: Recording, p2p: dict[int, Call]) -> list[int]:

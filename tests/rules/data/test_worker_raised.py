@@ -6,7 +6,8 @@ import pytest
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.rules.data.worker_raised import worker_raised
-from ddpnb.rules.hangs.endings import RANK_RAISED
+from ddpnb.rules.hangs.endings import RANK_RAISED, endings
+from ddpnb.rules.rule import findings_of
 from tests.rules.recordings import FILE, Rank, diagnose, line, record
 
 TORCH = "/venv/lib/python3.13/site-packages/torch/utils/data/_utils/worker.py"
@@ -23,8 +24,12 @@ KeyError: 'picture 21'
 def found(message, waits=True):
     other = Rank(0, 2).waits("all_reduce", line(6)) if waits else Rank(0, 2).finishes()
     taken = record(other, Rank(1, 2).raises("KeyError", message, line(5)))
-    (failure,) = diagnose(taken).errors
-    return [draft.finding((RANK_RAISED,)) for draft in worker_raised(Snapshot(taken, findings=[failure]))]
+    (failure,) = findings_of(taken, endings)
+    drafts = [draft.finding((RANK_RAISED,)) for draft in worker_raised(Snapshot(taken, findings=[failure]))]
+    assert [one.summary for one in diagnose(taken).errors] == [
+        one.summary for one in drafts or [failure]
+    ]  # the engine asks it too
+    return drafts
 
 
 @pytest.mark.parametrize(("waits", "end"), [(True, "; rank 0 waits for it."), (False, ".")])

@@ -544,7 +544,7 @@ def seen(make, *late, world=3):
 
 
 def told(recording):
-    return [(one.code, one.certainty, one.culprits) for one in replicas.find(recording)]
+    return [(one.code, one.certainty, one.culprits) for one in findings_of(recording, replicas)]
 
 
 def budget(rank, *, stepped=True):

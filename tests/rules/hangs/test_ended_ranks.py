@@ -38,18 +38,6 @@ def test_calls_that_are_older_than_the_recording_are_not_left_out_of_a_number(ot
     assert evidence == f"Rank 1 finished {said}"
 
 
-@pytest.mark.parametrize("sampler", [None, 0])
-def test_a_sampler_that_is_there_is_not_advised(sampler):
-    facts = {"kind": "map"} | ({} if sampler is None else {"distributed": sampler})
-    ranks = [Rank(n, 2).loader(line(5), loader=0, **facts) for n in range(2)]
-    for rank, calls in zip(ranks, (2, 1), strict=True):
-        for _ in range(calls):
-            rank.calls("all_reduce", LOOP.at("looped"))
-    waiting = ranks[0].waits("all_reduce", LOOP.at("looped"))
-    found = only_finding(record(waiting, ranks[1].finishes(), script=LOOP))
-    assert (found.code, "DistributedSampler" in found.remedy) == ("DDP308", sampler is None)
-
-
 ROUNDS = Script(
     """
     def main(rank):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpnb.facts.mismatches import first_mismatch
@@ -475,3 +477,54 @@ def test_sizes_that_pair_with_nobodys_are_an_argument_and_come_before_the_crash(
     first = diagnose(recording).findings[0]
     assert (first.code, first.culprits) == ("DDP305", (2,))
     assert "Rank 2 sends 6 elements to rank 0, which expects 4." in first.evidence
+
+
+# -- what follows from calls that differ
+
+
+def exchange(rank, sends, expects, at=7, **more):
+    shapes = {"in_splits": sends, "out_splits": expects, "out_shapes": ((sum(expects),),)}
+    return rank.calls("all_to_all_single", line(at), shape=(sum(sends),), **shapes, **more)
+
+
+FAILED = CallState.FAILED
+ENFORCED = "[enforce fail at gloo/alltoallv.cc:138] inLengthPerRank[myRank] == outLengthPerRank[myRank]."
+CLOSED = "[gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:9118."
+
+
+def test_the_death_of_a_rank_in_a_call_that_differs_follows_from_that():
+    first = exchange(Rank(0, 2), (4, 12), (4, 4), state=FAILED).raises("RuntimeError", CLOSED, line(7))
+    second = exchange(Rank(1, 2), (4, 4), (4, 4), state=CallState.ISSUED).dies(-6)
+    (found,) = diagnose(record(first, second)).errors
+    assert found.code == "DDP305"
+    assert any(text.startswith("Rank 1 was killed (SIGABRT) in this call") for text in found.evidence)
+    assert not any("Connection closed" in text for text in found.evidence)
+
+
+def test_what_gloo_raises_in_a_call_that_differs_follows_from_that():
+    first = exchange(Rank(0, 2), (4, 4), (4, 6), state=FAILED).raises("RuntimeError", CLOSED, line(7))
+    second = exchange(Rank(1, 2), (6, 2), (4, 4), state=FAILED).raises("RuntimeError", ENFORCED, line(7))
+    (found,) = diagnose(record(first, second)).errors
+    assert (found.code, found.culprits) == ("DDP305", (1,))
+    assert any(text.startswith("Rank 1 failed in this call: [enforce fail") for text in found.evidence)
+
+
+def test_a_death_in_a_later_call_than_the_first_that_differs():
+    """A rank that is sent less than it expects continues, with wrong data."""
+    first, second = Rank(0, 2), Rank(1, 2)
+    exchange(first, (4, 4), (4, 4)), exchange(second, (4, 4), (6, 4))
+    exchange(first, (4, 12), (4, 4), at=9, state=CallState.ISSUED), exchange(second, (4, 4), (4, 4), at=9, state=FAILED)
+    found = diagnose(record(first.raises("RuntimeError", CLOSED, line(9)), second.dies(-6))).errors
+    assert [one.code for one in found] == ["DDP305"]
+    assert any("the calls in #2 at /home/user/train.py:9 in main differ too." in text for text in found[0].evidence)
+
+
+@pytest.mark.parametrize("traceback", ["", "During handling of the above exception, another exception occurred:"])
+def test_a_rank_that_raised_before_its_call_differed_is_the_cause(traceback):
+    other = Rank(0, 2).waits("all_reduce", line(7))
+    way_out = Rank(1, 2).calls("barrier", line(12), state=FAILED if traceback else CallState.ISSUED)
+    way_out.raises("ValueError", "bad batch", line(5))
+    taken = record(other, way_out)
+    ending = replace(taken.ranks[1].ending, traceback=traceback)
+    taken = replace(taken, ranks={**taken.ranks, 1: replace(taken.ranks[1], ending=ending)})
+    assert [one.code for one in diagnose(taken).errors] == ["DDP312"]

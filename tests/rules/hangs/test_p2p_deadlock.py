@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from ddpnb.model import recording_file
 from ddpnb.model.calls import CallState
+from tests.recordings.scenario import FOLDER
 from tests.rules.recordings import Rank, Script, diagnose, group, line, only_finding, record, recorded
 
 
@@ -30,6 +34,54 @@ def test_a_pipeline_whose_stages_count_differently():
     found = only_finding(recording)
     assert "Rank 1 waits for send 9 of rank 0; rank 0 has made 8." in found.evidence
     assert "Rank 0 waits for send 1 of rank 1 with tag 3; rank 1 has made none." in found.evidence
+
+
+def test_a_peer_that_uses_another_tag_or_group_has_made_these_calls():
+    first = Rank(0, 2).sends(1, line(4), tag=3).sends(1, line(5), tag=3).sends(1, line(6), group=group(0, 1, ordinal=1))
+    second = (
+        Rank(1, 2)
+        .receives(0, line(14), tag=3)
+        .receives(0, line(15), tag=3)
+        .receives(0, line(16), group=group(0, 1, ordinal=1))
+    )
+    recording = record(first.waits("recv", line(9), peer=1, tag=2), second.waits("recv", line(19), peer=0))
+    found = only_finding(recording)
+    expected = (
+        "Rank 1 waits for send 1 of rank 0 with tag 0; rank 0 has made 0 of them, but 2 with tag 3 at "
+        "/home/user/train.py:5 in main, 1 in group [0, 1] #2 at /home/user/train.py:6 in main."
+    )
+    assert [line for line in found.evidence if line.startswith("Rank 1 waits")] == [expected]
+
+
+_WAITS_FOR = re.compile(
+    r"Rank (\d+) waits for (send|receive) (\d+) of rank (\d+)(?: with tag (\d+))?; rank \d+ has made (\d+)"
+)
+_BESIDE = re.compile(r"(\d+) with tag (\d+) at ")
+
+
+@pytest.mark.parametrize(
+    "name", ["p2p-both_receive", "p2p-ring", "p2p-other_tag", "p2p-never_sent", "shared-another_tag"]
+)
+def test_every_number_is_that_of_the_recording(name):
+    recording = recording_file.load(FOLDER / f"victims/{name}.ddpnb")
+    (finding,) = diagnose(recording).errors
+    told = [found for text in finding.evidence if (found := _WAITS_FOR.match(text))]
+    assert told
+    for found in told:
+        rank, _, _, peer, tag, made = (
+            int(group or 0) if group is None or group.isdigit() else 0 for group in found.groups()
+        )
+        op = "send" if found[2] == "send" else "recv"
+
+        def count(tag, op=op, rank=rank, peer=peer):
+            return sum((c.op, c.peer, c.tag) == (op, rank, tag) for c in recording.ranks[peer].calls)
+
+        assert made == count(tag)
+        assert int(found[3]) == 1 + sum(
+            (c.op, c.peer, c.tag, c.state) == ("recv" if op == "send" else "send", peer, tag, CallState.COMPLETED)
+            for c in recording.ranks[rank].calls
+        )
+        assert all(int(n) == count(int(t)) for n, t in _BESIDE.findall(found.string))
 
 
 def test_a_ring_of_receives():
