@@ -12,7 +12,7 @@ from ddpnb.model.calls import NO_SITE
 from ddpnb.model.ending import Ending
 from ddpnb.model.recording import RankRecord
 from ddpnb.rules.hangs.endings import RANK_RAISED
-from ddpnb.rules.rule import Draft, family, refined, say
+from ddpnb.rules.rule import Draft, family, refined, say, title
 from ddpnb.texts import shortened
 
 _CAUGHT = re.compile(r"Caught \w{1,100} in ([\w ]{1,100})\.\nOriginal (Traceback .*)", re.DOTALL)
@@ -34,7 +34,11 @@ def worker_raised(snap: Snapshot) -> Iterable[Draft]:
         yield refined(
             finding,
             finding.type,
-            summary=phrases.sentence(f"{worker[0].upper()}{worker[1:]} of rank {rank} raised {error}{waits}"),
+            summary=title(
+                phrases.sentence(f"{worker[0].upper()}{worker[1:]} of rank {rank} raised {error}{waits}"),
+                phrases.sentence(f"{worker[0].upper()}{worker[1:]} of rank {rank} raised {error}"),
+                phrases.sentence(f"{worker[0].upper()}{worker[1:]} of rank {rank} raised {error.partition(':')[0]}"),
+            ),
             where=(*where, *finding.where),
             evidence=(f"It was raised{phrases.at(place)}, and again in rank {rank}.", *finding.evidence),
             remedy=f"{finding.remedy} {alone}" if worker.startswith("DataLoader worker") else finding.remedy,

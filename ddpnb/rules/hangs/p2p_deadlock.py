@@ -157,7 +157,7 @@ def _waits_for(channels: Channels, rank: int, call: Call, made: int) -> str:
         for (other, _), (count, last) in list(unlike.items())[:_TAGS]
     ]
     beside = f" of them, but {', '.join(others)}" if others else ""
-    return f"{text}; rank {call.peer} has made {made or 'none'}{beside}."
+    return f"{text}; rank {call.peer} has made {made}{beside}."
 
 
 def _short_of(recording: Recording, channels: Channels, p2p: dict[int, Call]) -> list[tuple[int, Call, int]]:

@@ -33,7 +33,7 @@ def test_a_pipeline_whose_stages_count_differently():
     recording = record(first.waits("recv", line(9), peer=1, tag=3), second.waits("recv", line(15), peer=0))
     found = only_finding(recording)
     assert "Rank 1 waits for send 9 of rank 0; rank 0 has made 8." in found.evidence
-    assert "Rank 0 waits for send 1 of rank 1 with tag 3; rank 1 has made none." in found.evidence
+    assert "Rank 0 waits for send 1 of rank 1 with tag 3; rank 1 has made 0." in found.evidence
 
 
 def test_a_peer_that_uses_another_tag_or_group_has_made_these_calls():
