@@ -88,6 +88,7 @@ class RankStartup:
             text = shortened(
                 f"{type(converted).__name__}: {str(converted).splitlines()[0] if str(converted) else ''}", 400
             )
+            del converted  # its traceback holds this frame, and so would keep the store and its port
             return {"state": "failed", "facts": {}, "error": text, "seconds": time.monotonic() - began}
 
     def _set(self, variables: Mapping[str, str | None]) -> None:

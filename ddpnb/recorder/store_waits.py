@@ -41,6 +41,7 @@ def _noted(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(*args, **kwargs)
         finally:
+            args, kwargs = (), {}  # a traceback that somebody keeps would keep the store, and its port
             if before is None:
                 waits.pop(me, None)
             else:  # this call was made by a handler of a signal, within the other one

@@ -23,11 +23,10 @@ from ddpnb.reenacting import export
 from ddpnb.reenactment import header, script
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
-from ddpnb.rules.environment.own_ranks import find
 from ddpnb.texts import comment, shell_word
 from tests.reenactment.programs import KINDS, recording_of
 from tests.rules.environment.test_own_ranks import starts
-from tests.rules.recordings import record
+from tests.rules.recordings import asked, record
 
 RUN = "__import__('builtins').REACHED"
 COOKIES = (
@@ -212,7 +211,7 @@ def test_a_name_in_a_command_to_paste_is_one_word(tmp_path, name):
     ],
 )
 def test_a_command_that_a_finding_advises_runs_a_script_and_nothing_else(command):
-    found = find(record(*(starts(rank, command=command).finishes() for rank in range(2))))
+    (found,) = asked("DDP707", record(*(starts(rank, command=command).finishes() for rank in range(2))))
     assert found is not None
     advised = found.remedy.partition("ddpnb run -- ")[2].partition(". Or remove")[0]
     assert advised == "python SCRIPT" or shlex.split(advised)[0] == "python"
