@@ -33,7 +33,7 @@ def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
         assert found.folder in cli("attach").stdout
         with package.attach(process.pid) as attached:
             attached.run.wait(60)
-            assert attached.diagnosis.outcome == "hang"
+            assert attached.diagnosis.outcome == "hang", str(attached.diagnosis)
             assert (attached.size, attached.folder) == (2, found.folder)
             assert attached.status()[0].state == "waiting"
             assert attached.evaluate("step").values_by_rank[0] == 4
