@@ -7,20 +7,17 @@ beats are more frequent.
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ipyparallel.controller import app, heartmonitor
-from zmq import ZMQError
 
-_TRIED, _MOST_TRIES = "DDPNB_CONTROLLER_TRIED", 3  # an environment variable
 _OFTEN_MS = 20
 _OFTEN_S = 60.0  # for an engine that has come and does not answer
+_reserved: list[socket.socket] = []
 
 
 class HeartMonitorThread(threading.Thread):
@@ -65,18 +62,30 @@ class HeartMonitor(heartmonitor.HeartMonitor):
         self.caller.callback_time = _OFTEN_MS if time.monotonic() < Hub.waits_until else self.period
 
 
+def reserve_ports(count: int) -> list[int]:
+    """Free ports that no other process is given from now on.
+
+    Each keeps a socket that is bound and does not listen. The kernel gives its port to nobody who asks for any free one,
+    and yet lets ZeroMQ listen at it, because both set ``SO_REUSEADDR``.
+
+    >>> len(set(reserve_ports(3)))
+    3
+    """
+    ports = []
+    for _ in range(count):
+        kept = socket.socket()
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("", 0))
+        _reserved.append(kept)
+        ports.append(kept.getsockname()[1])
+    return ports
+
+
 def main() -> None:
     """Run the controller until it is ended.
 
-    ipyparallel looks for free ports first and takes them later. Where another process has taken one meanwhile, this one
-    starts again; nobody has been given its ports by then.
+    ipyparallel looks for free ports first and listens at them later, partly in threads whose failure it does not notice.
     """
     app.Process, app.Hub, heartmonitor.HeartMonitor = HeartMonitorThread, Hub, HeartMonitor
-    try:
-        app.main()
-    except ZMQError as error:
-        tried = os.environ.get(_TRIED, "")
-        if error.errno != errno.EADDRINUSE or len(tried) >= _MOST_TRIES:
-            raise
-        os.environ[_TRIED] = tried + "x"
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    app.util.select_random_ports = reserve_ports
+    app.main()

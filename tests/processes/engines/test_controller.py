@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import sys
+import socket
 
 import pytest
 import zmq
@@ -12,25 +10,31 @@ import zmq
 from ddpnb.processes.engines import controller
 
 
-@pytest.mark.parametrize(("number", "starts"), [(errno.EADDRINUSE, 3), (errno.EACCES, 0)])
-def test_a_port_that_was_taken_meanwhile_is_looked_for_again(monkeypatch, number, starts):
-    """Between the search for a free port and its use, any other process may take it."""
-    started = []
+def test_a_reserved_port_is_there_for_zeromq_alone(monkeypatch):
+    """Between the search for a free port and its use, any other process might take it."""
+    reserved: list[socket.socket] = []
+    monkeypatch.setattr(controller, "_reserved", reserved)
+    ports = controller.reserve_ports(3)
+    try:
+        with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+            other.bind(("127.0.0.1", ports[0]))
+        with zmq.Context() as context, context.socket(zmq.ROUTER) as listens:
+            listens.bind(f"tcp://127.0.0.1:{ports[0]}")
+            assert len(set(ports)) == 3
+    finally:
+        for kept in reserved:
+            kept.close()
 
-    def fails():
-        raise zmq.ZMQError(number)
 
-    monkeypatch.setenv("DDPNB_CONTROLLER_TRIED", "")
-    for name in ("Process", "Hub"):
-        monkeypatch.setattr(controller.app, name, getattr(controller.app, name))
-    monkeypatch.setattr(controller.heartmonitor, "HeartMonitor", controller.heartmonitor.HeartMonitor)
-    monkeypatch.setattr(controller.app, "main", fails)
-
-    def begins_again(path, arguments):
-        started.append((path, arguments))
-        controller.main()
-
-    monkeypatch.setattr(os, "execv", begins_again)
-    with pytest.raises(zmq.ZMQError):
-        controller.main()
-    assert started == [(sys.executable, [sys.executable, *sys.orig_argv[1:]])] * starts
+def test_the_controller_reserves_its_ports(monkeypatch):
+    for owner, name in [
+        (controller.app, "Process"),
+        (controller.app, "Hub"),
+        (controller.heartmonitor, "HeartMonitor"),
+        (controller.app.util, "select_random_ports"),
+    ]:
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    used = []
+    monkeypatch.setattr(controller.app, "main", lambda: used.append(controller.app.util.select_random_ports))
+    controller.main()
+    assert used == [controller.reserve_ports]
