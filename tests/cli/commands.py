@@ -53,6 +53,16 @@ def begin(*args, cwd=None, output=subprocess.DEVNULL, own_group=False):
     return process
 
 
+def said_until(process, words):
+    """What it prints, up to the line with these words or to its end."""
+    lines = []
+    for line in process.stderr:
+        lines.append(line)
+        if words in line:
+            break
+    return "".join(lines)
+
+
 def end_begun():
     """End what a test that failed has left running, with all its ranks: later tests would find them."""
     while _begun:

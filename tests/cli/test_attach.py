@@ -13,7 +13,7 @@ import pytest
 import ddpnb as package
 from ddpnb.cli import main
 from ddpnb.errors import UsageError, WorldError
-from tests.cli.commands import assert_all_ended, begin
+from tests.cli.commands import assert_all_ended, begin, said_until
 from tests.cli.jobs import TORCHRUN, end, spawn, wait_for_job
 
 
@@ -40,14 +40,15 @@ def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
             assert attached.snapshot().ranks[0].main_stack.innermost_user.function == "train"
             with pytest.raises(WorldError, match="environment of a new start"):
                 attached.inject("wrong port", ranks=1)
+        said = said_until(process, "ddpnb.attach(")  # else it would end before the run has seen why
         shown = cli("attach", "--stacks", "--release", "--json", "a.json", found.ranks[0], cwd=job)
         assert (shown.returncode, "steps.py" in shown.stdout) == (3, True)
         assert json.loads((job / "a.json").read_text())["findings"][0]["code"] == "DDP301"
         assert "Rank 0 is released" in shown.stdout
-        _, said = process.communicate(timeout=60)
+        said += process.communicate(timeout=60)[1]
     finally:
         end(process)
-    assert process.returncode == 3
+    assert process.returncode == 3, said
     assert f'ddpnb.attach("{found.folder}")' in said
     assert says in said
     assert_all_ended(process, list(found.ranks.values()))
