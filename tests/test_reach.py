@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 from ddpnb import pitfalls
 from ddpnb.model.faults import KINDS
 from ddpnb.rules import catalogue
@@ -26,7 +28,10 @@ def test_the_pitfalls_are_many_and_whole():
     assert len(found) >= 24
     for one in found:
         assert one.finding in catalogue.codes() and one.ranks == 2, one.name
-        assert one.broken.is_file() and one.fixed.is_file() and one.difference, one.name
+        assert one.broken.is_file() and one.difference, one.name
+        before, after = (path.read_text().splitlines() for path in (one.broken, one.fixed))
+        changes = difflib.unified_diff(before, after, "broken.py", "fixed.py", lineterm="", n=2)
+        assert "\n".join(changes) == one.difference, one.name
         assert one.why and one.look.startswith("- ") and one.fix and one.title, one.name
         assert one.broken.read_text().startswith('"""'), one.name
         if one.line:

@@ -1,14 +1,18 @@
-"""Pitfalls: example training scripts with one bug each, the fixed scripts, the cause and what to look at.
+"""Pitfalls: example training scripts with one bug each, the fix, the cause and what to look at.
 
-One folder per pitfall: ``broken.py``, ``fixed.py`` and ``story.md``. Each is a test: the broken script
+One folder per pitfall: ``broken.py``, ``fix.patch`` and ``story.md``. Each is a test: the broken script
 gives its finding, the fixed one gives none.
 """
 
 from __future__ import annotations
 
+import atexit
 import difflib
 import os
 import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +21,7 @@ from ddpnb.errors import UsageError
 
 _HERE = Path(__file__).parent
 _FACT = re.compile(r"(\w+): (.+)")
+_HUNK = re.compile(r"@@ -(\d+),?\d* \+\d+,?\d* @@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,12 @@ class Pitfall:
 
     @property
     def fixed(self) -> Path:
-        """The same script, fixed."""
-        return _HERE / self.name / "fixed.py"
+        """The same script, fixed; it is written into a temporary folder."""
+        path = _folder() / self.name / "fixed.py"
+        path.parent.mkdir(exist_ok=True)
+        lines = _patched(self.broken.read_text(encoding="utf-8").splitlines(), self.difference.splitlines())
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
 
     @property
     def lacking(self) -> str:
@@ -71,9 +80,8 @@ class Pitfall:
 
     @property
     def difference(self) -> str:
-        """What was changed, as a unified diff."""
-        before, after = (path.read_text(encoding="utf-8").splitlines() for path in (self.broken, self.fixed))
-        return "\n".join(difflib.unified_diff(before, after, "broken.py", "fixed.py", lineterm="", n=2))
+        """What the fix changes, as a unified diff."""
+        return (_HERE / self.name / "fix.patch").read_text(encoding="utf-8").rstrip("\n")
 
     def __str__(self) -> str:
         parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Fix: {self.fix}"]
@@ -104,6 +112,28 @@ def all_of(code: str = "") -> list[Pitfall]:
     """All pitfalls, or those that show one finding, in the order of their findings."""
     found = [get(name) for name in names()]
     return sorted((one for one in found if code in ("", one.finding)), key=lambda one: (one.finding, one.name))
+
+
+@cache
+def _folder() -> Path:
+    made = tempfile.mkdtemp(prefix="ddpnb-pitfalls-")
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return Path(made)
+
+
+def _patched(lines: Sequence[str], difference: Iterable[str]) -> list[str]:
+    """These lines after a unified diff, of which each hunk has lines around it."""
+    done, at = list[str](), None
+    for change in difference:
+        if hunk := _HUNK.match(change):
+            done += lines[at or 0 : int(hunk[1]) - 1]
+            at = int(hunk[1]) - 1
+        elif at is not None and change.startswith("+"):
+            done.append(change[1:])
+        elif at is not None:
+            done += [] if change.startswith("-") else [lines[at]]
+            at += 1
+    return [*done, *lines[at or 0 :]]
 
 
 def _parsed(name: str, text: str) -> Pitfall:
