@@ -1,6 +1,6 @@
-"""``python -m benchmarks.unseen FOLDER...``: runs programs with ``ddpnb run`` and holds the diagnoses against what is expected.
+"""``python -m benchmarks.unseen BATCH...``: runs programs with ``ddpnb run`` and holds the diagnoses against what is expected.
 
-A program is a folder with ``train.py`` and ``expect.json``: the codes that are right (none: it is healthy), the ranks at fault for
+A batch is ``first``, ``second``, ``third`` or ``fourth`` of ``batches.tar.xz``, whose results are in ``RESULTS.md``, or a folder. A program is a folder with ``train.py`` and ``expect.json``: the codes that are right (none: it is healthy), the ranks at fault for
 each number of ranks, where a tie is honest, and the function and the lines at fault.
 
 --jobs N        programs at a time (default: 1)
@@ -16,12 +16,14 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+_BATCHES = Path(__file__).parent / "batches.tar.xz"
 _TIMEOUT_S = 150
 
 
@@ -113,7 +115,7 @@ def _wrongly_proven(result: dict[str, Any]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("batches", nargs="*", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--python", default="")
     parser.add_argument("--out", type=Path)
@@ -123,19 +125,29 @@ def main() -> None:
     if args.report:
         print(score(json.loads(line) for line in args.report.read_text().splitlines()))
         return
+    with tempfile.TemporaryDirectory() as unpacked:
+        with tarfile.open(_BATCHES) as batches:
+            batches.extractall(unpacked, filter="data")
+        folders = [batch if batch.is_dir() else Path(unpacked, batch) for batch in args.batches]
+        for folder in folders:
+            if not any(folder.glob("**/expect.json")):
+                parser.error(f"{folder.name} is no batch: there is first, second, third, fourth, or a folder of programs.")
+        _run_all(folders, [int(size) for size in args.ranks.split(",")], args.python, args.jobs, args.out)
+
+
+def _run_all(folders: Iterable[Path], sizes: Iterable[int], python: str, at_once: int, out: Path | None) -> None:
     jobs: list[tuple[Path, int, str]] = []
-    for expected in sorted(path for folder in args.folders for path in folder.glob("**/expect.json")):
+    for expected in sorted(path for folder in folders for path in folder.glob("**/expect.json")):
         expect = json.loads(expected.read_text())
-        python = args.python if expect.get("env") == "matrix" else sys.executable
-        sizes = [n for n in map(int, args.ranks.split(",")) if n in expect["ranks"]]
-        jobs += [(expected.parent.absolute(), n, python) for n in sizes if python]
+        interpreter = python if expect.get("env") == "matrix" else sys.executable
+        jobs += [(expected.parent.absolute(), n, interpreter) for n in sizes if n in expect["ranks"] and interpreter]
     results: list[dict[str, Any]] = []
-    with ThreadPoolExecutor(args.jobs) as pool:
+    with ThreadPoolExecutor(at_once) as pool:
         for result in pool.map(lambda job: run(*job), jobs):
             results.append(result)
             print(json.dumps({key: value for key, value in result.items() if key != "text"}), flush=True)
-            if args.out:
-                with args.out.open("a") as file:
+            if out:
+                with out.open("a") as file:
                     file.write(json.dumps(result) + "\n")
     print(score(results))
 
