@@ -21,7 +21,7 @@ from ddpnb.files import make_folder
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
 from ddpnb.model.startup import STEPS
-from ddpnb.recorder import protocol
+from ddpnb.recorder import entries
 from ddpnb.texts import shortened
 from ddpnb.views import new_group
 
@@ -83,14 +83,14 @@ class Groups:
                 armed = {rank: holds[rank] | {"faults": faults[rank]} for rank in everybody}
 
             def begin(rank: int) -> Any:
-                return shared.processes.call(rank, protocol.start_up, order | armed[rank])
+                return shared.processes.call(rank, entries.start_up, order | armed[rank])
 
             def make(rank: int, step: str) -> Any:
                 # Asked at each step: one that is made again after heal() has no fault any more.
                 faulty = self._faults.variables(rank) if like is None else {}
                 environment = {**shared.environment(rank, port), **faulty}
                 own = {"step": step, "log": logs[rank], "environment": environment}
-                return shared.processes.call(rank, protocol.start_up, order | own)
+                return shared.processes.call(rank, entries.start_up, order | own)
 
             self._wait_begun([begin(rank) for rank in everybody])
             startup = Startup(shared.size, begin, make, shared.processes.alive, logs, shared.processes.stopped)

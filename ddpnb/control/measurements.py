@@ -13,7 +13,7 @@ from ddpnb.model import phrases
 from ddpnb.model.checks import Check, CollectiveTime
 from ddpnb.processes.host import software
 from ddpnb.processes.rank_processes import Answer
-from ddpnb.recorder import protocol
+from ddpnb.recorder import entries
 from ddpnb.texts import shortened
 
 _MEASURE_S = 30.0  # that measuring may take: ten times as long as it should
@@ -30,7 +30,7 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
         known: the checks of the machine.
     """
     answers = {
-        rank: ranks.processes.call(rank, protocol.measure, {"log": startup._logs[rank], "environment": {}})
+        rank: ranks.processes.call(rank, entries.measure, {"log": startup._logs[rank], "environment": {}})
         for rank in range(ranks.size)
     }
     _wait(ranks, answers)

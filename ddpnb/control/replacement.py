@@ -9,7 +9,7 @@ from ddpnb.control.faults import Faults
 from ddpnb.control.ranks import OwnRanks
 from ddpnb.processes.environment import working_directory
 from ddpnb.progress import Progress
-from ddpnb.recorder import protocol, verbs
+from ddpnb.recorder import entries, verbs
 
 CLEAN_S = 5.0  # that a rank may take to end what a failed run has left; then its process is replaced
 START_S = 60.0
@@ -25,7 +25,7 @@ class Replacement:
     def clean(self, ranks: Sequence[int]) -> list[int]:
         """Clean up what a failed run left on these ranks; returns the ranks on which this failed."""
         processes = self._ranks.processes
-        answers = {rank: processes.call(rank, protocol.clean) for rank in self.cut(ranks)}
+        answers = {rank: processes.call(rank, entries.clean) for rank in self.cut(ranks)}
         deadline = time.monotonic() + CLEAN_S
         for answer in answers.values():
             answer.wait(max(0.0, deadline - time.monotonic()))

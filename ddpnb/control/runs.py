@@ -27,7 +27,7 @@ from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import job_endings
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 from ddpnb.processes.rank_processes import RankProcesses
-from ddpnb.recorder import protocol
+from ddpnb.recorder import entries, protocol
 from ddpnb.recorder.kernel_environment import without_kernel
 
 _NOTEBOOK_OUTPUT = 1 << 20  # bytes of output that a run shows in a notebook; the files hold all
@@ -147,7 +147,7 @@ class Runs:
         for rank in ranks:
             environment = {**order.get("environment", {}), "MASTER_PORT": str(port), **self._faults.variables(rank)}
             orders[rank] = order | holds[rank] | {"faults": faults[rank], "environment": environment}
-        monitor.start(orders, payload, protocol.run)
+        monitor.start(orders, payload, entries.run)
         self._faults.run_started()
         return shared.begun(monitor)
 

@@ -1,4 +1,4 @@
-"""What a rank and its launcher agree on: names of variables and messages, the entry of a run, the files of a job.
+"""What a rank and its launcher agree on: names of variables and messages, the files of a job.
 
 Standard library only, so that a launcher can import it without torch.
 
@@ -26,7 +26,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from ddpnb.files import make_folder, private
 
@@ -66,34 +65,6 @@ _CLAIM = ".claim"
 JOINED = "joined-"
 KEEPER = "connections.sock"
 _TOGETHER_S = 10.0  # within which the ranks of one start become ranks
-
-
-def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
-    """What a launcher calls on an engine: see ``recorder.rank.Rank.run``."""
-    from ddpnb.recorder import rank
-
-    return rank.run(order, payload)
-
-
-def clean() -> None:
-    """What a launcher calls on an engine whose last run failed: see ``recorder.rank.Rank.clean``."""
-    from ddpnb.recorder import rank
-
-    rank.clean()
-
-
-def start_up(order: dict[str, Any]) -> dict[str, Any]:
-    """What a launcher calls on an engine for each step of start-up: see ``recorder.rank.Rank.start_up``."""
-    from ddpnb.recorder import rank
-
-    return rank.start_up(order)
-
-
-def measure(order: dict[str, Any]) -> dict[str, Any]:
-    """What the doctor calls on an engine after start-up: see ``recorder.measuring``."""
-    from ddpnb.recorder import rank
-
-    return rank.measure(order)
 
 
 def displays_of(log: str) -> str:
