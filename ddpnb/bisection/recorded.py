@@ -16,6 +16,7 @@ from ddpnb.bisection.space import AS_GIVEN, Kind, Probe, RangeSpace, Value
 from ddpnb.bisection.varied import Trying, Varied
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.split import by_value
 from ddpnb.recorder import protocol
 
 START = "start"  # before the first place
@@ -62,10 +63,7 @@ def pair_of(sides: Sequence[Sequence[int]]) -> tuple[int, int] | None:
 
 def at_lines(sites: Mapping[int, Site]) -> str:
     """``rank 2 at train.py:40, ranks 0 and 1 at train.py:41``; empty where no line is known."""
-    by_site: dict[Site, list[int]] = {}
-    for rank, site in sorted(sites.items()):
-        if site != NO_SITE:
-            by_site.setdefault(site, []).append(rank)
+    by_site = by_value((rank, site) for rank, site in sorted(sites.items()) if site != NO_SITE)
     shown = [f"{phrases.ranks(ranks)} at {site}" for site, ranks in list(by_site.items())[:_SIDES]]
     return ", ".join(shown)
 

@@ -15,6 +15,7 @@ from ddpnb.facts.digests import first_difference, models_of
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
+from ddpnb.model.split import by_value, split
 from ddpnb.processes.rank_processes import RankProcesses
 from ddpnb.recorder import verbs
 from ddpnb.recorder.verbs import A, Request
@@ -194,15 +195,12 @@ def _differences(
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
     found: list[TensorDifference] = []
     for name in names:
-        sides: dict[Any, list[int]] = defaultdict(list)
-        for rank in sorted(tables):
-            sides[tables[rank].get(name, (None, None))[0]].append(rank)
+        sides = split({rank: table.get(name, (None, None))[0] for rank, table in tables.items()}).sides
         if len(sides) > 1:
-            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
             norms = {r: float(t[name][1]) for r, t in tables.items() if name in t and t[name][1] is not None}
-            one_each = [side[0] for side in ordered]
+            one_each = [side[0] for side in sides]
             largest = _largest(processes, number, name, one_each) if values and len(found) < _VALUES_OF else None
-            found.append(TensorDifference(number, name, tuple(map(tuple, ordered)), largest, norms))
+            found.append(TensorDifference(number, name, sides, largest, norms))
     return found, len(names)
 
 
@@ -260,10 +258,11 @@ def of_recording(recording: Recording) -> Comparison:
 
 def injected(recording: Recording) -> tuple[str, ...]:
     """The faults that were injected into a run and triggered, and on which ranks: no wonder that its replicas differ."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for rank, record in sorted(recording.ranks.items()):
-        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered)):
-            found[fault].append(rank)
+    found = by_value(
+        (rank, fault)
+        for rank, record in sorted(recording.ranks.items())
+        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered))
+    )
     return tuple(f"injected on {phrases.ranks(ranks)}: {fault[:200]}" for fault, ranks in found.items())
 
 
@@ -297,10 +296,8 @@ def _first_module(rows: Mapping[int, Sequence[Sequence[Any]]]) -> tuple[str, lis
         if len({call[0] for call in calls}) > 1:
             return f"the ranks run different modules: {', '.join(sorted({str(call[0]) for call in calls}))}", []
         if len({call[2] for call in calls}) > 1:
-            sides: dict[Any, list[int]] = defaultdict(list)
-            for rank, call in zip(rows, calls, strict=True):
-                sides[call[2]].append(rank)
-            told = " | ".join(phrases.ranks(side) for side in sorted(sides.values(), key=lambda s: (-len(s), s[0])))
+            sides = split({rank: call[2] for rank, call in zip(rows, calls, strict=True)}).sides
+            told = " | ".join(map(phrases.ranks, sides))
             note = (
                 "with different batches the first module always differs: give all ranks the same batch to find a cause."
             )

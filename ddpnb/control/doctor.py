@@ -23,6 +23,7 @@ from ddpnb.files import write_whole
 from ddpnb.model import phrases
 from ddpnb.model.checks import Check, CollectiveTime
 from ddpnb.model.findings import Finding
+from ddpnb.model.split import by_value
 from ddpnb.model.startup import STEPS, StartupState
 from ddpnb.processes.host import host
 from ddpnb.processes.host.identities import names
@@ -223,11 +224,8 @@ def _of_checks(checks: Sequence[Check], known: Sequence[Finding]) -> list[Findin
 
 def _of_errors(state: StartupState) -> list[Finding]:
     """Findings for steps that failed."""
-    by_error: dict[str, list[int]] = {}
-    for rank in range(state.world_size):
-        for step in STEPS:
-            if error := state.at(rank, step).error:
-                by_error.setdefault(error, []).append(rank)
+    steps = ((rank, state.at(rank, step).error) for rank in range(state.world_size) for step in STEPS)
+    by_error = by_value((rank, error) for rank, error in steps if error)
     found: list[Finding] = []
     for error, ranks in by_error.items():
         explained = explain(error).findings

@@ -14,7 +14,9 @@ from ddpnb import arguments
 from ddpnb.control.ranks import ANSWER_S, Ranks
 from ddpnb.errors import UsageError
 from ddpnb.model import phrases
+from ddpnb.model.codec import JSON
 from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.split import by_value, split
 from ddpnb.model.tensors import BINS, LOOKED_AT, MAX_NAME, PIECE, TensorFacts, ValueDifference, path
 from ddpnb.recorder import verbs
 from ddpnb.render import tensors as shown
@@ -131,9 +133,7 @@ def _why_silent(ranks: Ranks, rank: int) -> str:
 
 def _none_has_it(name: str, errors: Mapping[int, str]) -> tuple[str, str]:
     """What to say when no rank has the tensor, and what to do."""
-    by_why: dict[str, list[int]] = defaultdict(list)
-    for rank, why in errors.items():
-        by_why[why.removesuffix(".")].append(rank)
+    by_why = by_value((rank, why.removesuffix(".")) for rank, why in errors.items())
     why = "; ".join(f"{phrases.ranks(known)}: {why}" for why, known in list(by_why.items())[:4])
     return f"{name.strip()!r} could not be read. {why}." if why else "no rank is alive.", (
         "world.tensor_names() lists the tensors of the frame and of the models."
@@ -149,7 +149,7 @@ def _read(
             errors[rank] = " ".join(answer.error[:600].split())
             continue
         try:
-            facts[rank] = TensorFacts.from_json(answer.numbers)
+            facts[rank] = JSON.read(TensorFacts, answer.numbers)
         except UNDECODABLE:
             errors[rank] = "its answer is invalid"
     return facts, {rank: answers[rank].digests for rank in facts}
@@ -168,10 +168,7 @@ def _counts(answer: verbs.Counts | None) -> tuple[int, ...]:
 
 
 def _sides(facts: Mapping[int, TensorFacts], digests: Mapping[int, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    sides: dict[Any, list[int]] = defaultdict(list)
-    for rank, one in facts.items():
-        sides[one.dtype, one.shape, digests[rank]].append(rank)
-    return tuple(map(tuple, sorted(sides.values(), key=lambda side: (-len(side), side[0]))))
+    return split({rank: (one.dtype, one.shape, digests[rank]) for rank, one in facts.items()}).sides
 
 
 def _differences(

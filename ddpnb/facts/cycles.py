@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from ddpnb.facts.waits import Wait
+from ddpnb.model.split import by_value
 
 
 def connected_parts(waits: Mapping[int, Wait], stuck: Iterable[int]) -> list[set[int]]:
     """Stuck ranks and those that they wait for, as connected components, ordered by the last stuck rank of each."""
-    alike: dict[frozenset[int], list[int]] = defaultdict(list)
-    for rank in sorted(stuck):
-        alike[waits[rank].missing].append(rank)
+    alike = by_value((rank, waits[rank].missing) for rank in sorted(stuck))
     part_of: dict[int, set[int]] = {}
     last: dict[int, int] = {}  # by the identity of a part
     for missing, ranks in alike.items():

@@ -9,54 +9,12 @@ from dataclasses import dataclass
 from ddpnb.facts.once import once
 from ddpnb.model import phrases
 from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Digest, Model, Sample
+from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.samples import tensor_name
+from ddpnb.model.split import Split, by_value, countable, split
 
 # The points that a replica passes between two optimizer steps.
 _ORDER = {"updated": 0, "forward": 1, "gradients": 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """The ranks in groups that hold the same: the largest side first, then by the lowest rank.
-
-    ``absent``: how many more ranks belong to them, of which it is not known what they hold: any side may have them.
-    """
-
-    sides: tuple[tuple[int, ...], ...]
-    absent: int = 0
-
-    @property
-    def differs(self) -> bool:
-        return len(self.sides) > 1
-
-    @property
-    def tied(self) -> bool:
-        """Whether no side is the majority: the numbers of ranks then do not show which side is at fault."""
-        return self.differs and 2 * len(self.sides[0]) <= sum(map(len, self.sides)) + self.absent
-
-    @property
-    def culprits(self) -> tuple[int, ...]:
-        """The ranks outside of the majority; none in a tie."""
-        return () if self.tied else self.odd
-
-    @property
-    def odd(self) -> tuple[int, ...]:
-        """The ranks outside of the largest side, majority or not."""
-        return tuple(sorted(rank for side in self.sides[1:] for rank in side))
-
-    def blamed(self, changed: Iterable[int], known: Iterable[int] | None = None) -> tuple[int, ...]:
-        """The culprits; in a tie those ranks that changed against their own past, if only some did.
-
-        Args:
-            changed: ranks that differ from their own past.
-            known: ranks whose past is recorded; all of them if left out. Whether a rank without
-                a recorded past changed is unknown, so a tie then stays open.
-        """
-        ranks = {rank for side in self.sides for rank in side}
-        own = ranks.intersection(changed)
-        whole = known is None or ranks.issubset(known)
-        return tuple(sorted(own)) if self.tied and whole and len(own) < len(ranks) else self.culprits
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +36,9 @@ class Past:
 
 def against_past(values: Mapping[int, object], before: Mapping[int, Iterable[object]]) -> Past:
     """Which ranks have a value that is none of those they had before; a rank without earlier values is unknown."""
-    earlier = {rank: set(map(_countable, before.get(rank, ()))) for rank in values}
+    earlier = {rank: set(map(countable, before.get(rank, ()))) for rank in values}
     known = tuple(rank for rank in sorted(values) if earlier[rank])
-    return Past(tuple(rank for rank in known if _countable(values[rank]) not in earlier[rank]), known)
+    return Past(tuple(rank for rank in known if countable(values[rank]) not in earlier[rank]), known)
 
 
 def last_common(turns: Mapping[int, Mapping[int, Sample]], turn: int, ranks: Iterable[int]) -> Mapping[int, Sample]:
@@ -131,15 +89,6 @@ def sides_of(samples: Mapping[int, Sample], units: Iterable[str]) -> tuple[tuple
     return split(
         {rank: tuple(own[name].hash if name in own else None for name in chosen) for rank, own in held.items()}
     ).sides
-
-
-def split(values: Mapping[int, object], absent: int = 0) -> Split:
-    """The ranks by their values; ``absent``: how many more ranks there are, of which none is known."""
-    groups: dict[object, list[int]] = defaultdict(list)
-    for rank in sorted(values):
-        groups[_countable(values[rank])].append(rank)
-    sides = sorted(groups.values(), key=lambda side: (-len(side), side[0]))
-    return Split(tuple(map(tuple, sides)), max(0, absent))
 
 
 @once
@@ -241,20 +190,8 @@ def values_of(sample: Sample, units: Iterable[str]) -> tuple[int, ...]:
 
 def extent(samples: Mapping[int, Sample], unit: str) -> str:
     """By how much a part of a tensor differs, as far as its norms tell: ``3.21 on ranks 0 and 2, 3.4 on rank 1``."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for rank in sorted(samples):
-        digest: Digest | None = samples[rank].digests.get(unit)
-        if digest is not None and digest.norm is not None:
-            groups[f"{digest.norm:.7g}"].append(rank)
+    held = ((rank, sample.digests.get(unit)) for rank, sample in sorted(samples.items()))
+    groups = by_value((rank, f"{one.norm:.7g}") for rank, one in held if one is not None and one.norm is not None)
     if len(groups) < 2:
         return ""
     return ", ".join(f"{norm} on {phrases.ranks(ranks)}" for norm, ranks in list(groups.items())[:4])
-
-
-def _countable(value: object) -> object:
-    """A value by which ranks can be counted: "not a number" is the same everywhere, though it equals nothing."""
-    try:
-        hash(value)
-    except TypeError:
-        return repr(value)
-    return value if value == value else "not a number"  # noqa: PLR0124

@@ -14,7 +14,6 @@ from itertools import pairwise
 from ddpnb.facts.digests import (
     Difference,
     Past,
-    Split,
     by_group,
     by_turn,
     comparable,
@@ -22,7 +21,6 @@ from ddpnb.facts.digests import (
     first_difference,
     members,
     models_of,
-    split,
     units_of,
     values_of,
 )
@@ -31,6 +29,7 @@ from ddpnb.facts.once import once
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.replicas import Model, Sample, TensorSpec
 from ddpnb.model.samples import tensor_name
+from ddpnb.model.split import Split, split
 
 _FEW = 64  # elements
 _STEPS = 2  # optimizer steps after which ranks must agree: before the first they were made equal

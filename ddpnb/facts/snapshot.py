@@ -9,7 +9,6 @@ from typing import Any, Generic, Literal, TypeVar
 
 from ddpnb.facts import never
 from ddpnb.facts.before_the_end import while_waiting
-from ddpnb.facts.digests import Split, split
 from ddpnb.facts.endings import before_the_signal
 from ddpnb.facts.patience import PATIENCE
 from ddpnb.facts.silent_hosts import silent_hosts
@@ -22,6 +21,7 @@ from ddpnb.model.events import Event
 from ddpnb.model.findings import Finding
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import Split, split
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -5,7 +5,6 @@ Which call of a group a rank is in, for which ranks it waits and with what argum
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from ddpnb.facts.standings import Standing
 from ddpnb.facts.stops import Awaited, Stop, Waits
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
+from ddpnb.model.split import split
 
 _NOBODY_WAITS = 3  # times the patience, as for recorded ranks
 
@@ -74,12 +74,9 @@ def _all_wait(recording: Recording, standings: Mapping[int, Standing], stop) -> 
     return whole if len(whole.waiting) > 1 else None  # of the others nothing is known
 
 
-def sides_of(stop: Stop) -> list[list[int]]:
+def sides_of(stop: Stop) -> tuple[tuple[int, ...], ...]:
     """The waiting ranks by the function and the line in which they are, the most first."""
-    calls: dict[object, list[int]] = defaultdict(list)
-    for rank in stop.waiting:
-        calls[stop.standings[rank].function, stop.standings[rank].site].append(rank)
-    return sorted(calls.values(), key=lambda ranks: (-len(ranks), ranks))
+    return split({rank: (stop.standings[rank].function, stop.standings[rank].site) for rank in stop.waiting}).sides
 
 
 def _with_work(recording: Recording, standing: Standing) -> Standing:

@@ -27,6 +27,7 @@ from ddpnb.model.collectives import Collective, call_in
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup, StoreMade
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 
 
 class Waits(StrEnum):
@@ -191,9 +192,7 @@ def failures(
         ending = roots[rank]
         frame = ending.innermost_user
         groups.setdefault((ending.how, ending.code, ending.exception, frame and frame.site), []).append(rank)
-    alike: dict[frozenset[int], list[int]] = {}  # those that wait for the same ranks
-    for rank, wait in found_waits.items():
-        alike.setdefault(wait.missing, []).append(rank)
+    alike = by_value((rank, wait.missing) for rank, wait in found_waits.items())  # those that wait for the same ranks
     found: list[Stop] = []
     for ranks in map(sorted, groups.values()):
         failed = frozenset(ranks)

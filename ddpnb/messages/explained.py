@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ddpnb.model.findings import Hint
+from ddpnb.model.split import split
 from ddpnb.model.stacks import Frame
 
 # A message is read up to here: the rest of a longer one is more of the same (keys, C++ frames).
@@ -132,12 +132,7 @@ def _held(explanations: Mapping[int, Explained], passed: Iterable[int]) -> dict[
 
 
 def _outside_of_majority(held: Mapping[int, str], world_size: int) -> Blamed:
-    sides: dict[str, list[int]] = defaultdict(list)
-    for rank in sorted(held):
-        sides[held[rank]].append(rank)
-    most, *others = sorted(map(tuple, sides.values()), key=lambda side: (-len(side), side)) or [()]
-    if not others:
+    apart = split(held, world_size - len(held))
+    if not apart.differs:
         return Blamed(None)
-    if 2 * len(most) > max(world_size, len(held)):
-        return Blamed(tuple(sorted(rank for side in others for rank in side)))
-    return Blamed(None, (most, *others))
+    return Blamed(None, apart.sides) if apart.tied else Blamed(apart.culprits)

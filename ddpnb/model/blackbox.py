@@ -18,9 +18,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.model.codec import JSON
 from ddpnb.model.events import Event, EventState, read
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.marks import MARK_KINDS, Mark
@@ -84,6 +86,8 @@ EVENTS_AT = CALLS_AT + CALLS * CALL_SIZE
 MARKS_AT = EVENTS_AT + EVENTS * EVENT_SIZE
 CHECKPOINTS_AT = MARKS_AT + MARKS * MARK_SIZE
 BOX_SIZE = CHECKPOINTS_AT + CHECKPOINTS * CHECKPOINT_SIZE
+
+_GROUP, _SIGNATURE, _SITE = Group.from_json, partial(JSON.read, Signature), Site.from_json  # what reads strings
 
 assert STRINGS_SIZE <= 4 << PLACE_BITS
 assert CALL.size <= CALL_SIZE and EVENT.size <= EVENT_SIZE and MARK.size <= MARK_SIZE
@@ -202,10 +206,10 @@ class BoxReader:
         asked, done = (times[2], 0) if CallState(state).in_flight else (0, times[2])
         return Call(
             number,
-            self._strings.decoded(group, Group, Group(())),
+            self._strings.decoded(group, _GROUP, Group(())),
             seq,
-            self._strings.decoded(signature, Signature, Signature("?")),
-            self._strings.decoded(site, Site, NO_SITE),
+            self._strings.decoded(signature, _SIGNATURE, Signature("?")),
+            self._strings.decoded(site, _SITE, NO_SITE),
             CallState(state),
             thread,
             peer,

@@ -88,7 +88,7 @@ class Signature:
     of the group, as text.
     """
 
-    op: str
+    op: str = UNNAMED
     shapes: tuple[tuple[int, ...], ...] = ()
     dtypes: tuple[str, ...] = ()
     reduce_op: str | None = None
@@ -137,31 +137,6 @@ class Signature:
         if self.root is not None:
             more.append(f"root {self.root}")
         return f"{self.op}({', '.join(more)})" if self.op != UNNAMED else "an unnamed call"
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Signature:
-        def text(name: str) -> str | None:
-            return str(value[name]) if value.get(name) is not None else None
-
-        def splits(name: str) -> tuple[int, ...] | None:
-            return tuple(int(count) for count in value[name]) if value.get(name) is not None else None
-
-        def shapes(name: str) -> tuple[tuple[int, ...], ...]:
-            return tuple(tuple(int(size) for size in shape) for shape in value.get(name, ()))
-
-        return cls(
-            op=given_name(value.get("op", UNNAMED)),
-            shapes=shapes("shapes"),
-            dtypes=tuple(str(dtype) for dtype in value.get("dtypes", ())),
-            reduce_op=text("reduce_op"),
-            root=int(value["root"]) if value.get("root") is not None else None,
-            layout=text("layout"),
-            in_splits=splits("in_splits"),
-            out_splits=splits("out_splits"),
-            out_shapes=shapes("out_shapes") if value.get("out_shapes") is not None else None,
-            agreed=str(value.get("agreed", "")),
-            device=str(value.get("device", "cpu")),
-        )
 
 
 def _parts(shapes: tuple[tuple[int, ...], ...], splits: tuple[int, ...] | None, size: int) -> tuple[int, ...] | None:

@@ -10,6 +10,7 @@ from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.names import given_name
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 
 _REFERENCES = 16  # kinds of ranks whose order of checkpoints is compared with that of all others
 _Visits = dict[tuple[str, int], int]  # by file and line: how often a rank passed the checkpoint there
@@ -110,12 +111,9 @@ def last_passed(records: Mapping[int, RankRecord]) -> str:
 
     ``Rank 1 passed checkpoint 3 (Trainer ready) last, at train.py:41; ranks 0 and 2 passed checkpoint 4 (first batch) ...``
     """
-    sides: dict[Checkpoint | None, list[int]] = {}
-    alike: dict[object, Checkpoint | None] = {}
-    for rank, record in sorted(records.items()):
-        latest = last(record)
-        key = (latest.number, latest.name, latest.site) if latest is not None else None
-        sides.setdefault(alike.setdefault(key, latest), []).append(rank)
+    passed = {rank: last(record) for rank, record in sorted(records.items())}
+    alike = by_value((rank, one and (one.number, one.name, one.site)) for rank, one in passed.items())
+    sides = {passed[ranks[0]]: ranks for ranks in alike.values()}
     if not any(sides):
         return ""
     ordered = sorted(sides.items(), key=lambda side: (side[0].number if side[0] is not None else 0, side[1]))

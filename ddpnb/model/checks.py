@@ -29,6 +29,18 @@ class Check:
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+def judged(
+    name: str,
+    told: str,
+    todo: str = "",
+    code: str = "",
+    section: str = "machine",
+    details: Mapping[str, Any] | None = None,
+) -> Check:
+    """A check that is a warning where something is to do, with the code of the finding that it can cause; else it is ok."""
+    return Check(name, "warning" if todo else "ok", told, code if todo else "", section, todo, details or {})
+
+
 @dataclass(frozen=True, slots=True)
 class CollectiveTime:
     """How long a collective took, again and again: ``seconds`` of each call, by rank."""

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ddpnb.model.calls import NO_SITE, UNKNOWN_REDUCTION, UNNAMED, Call, CallState, Group, Signature, Site
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import split
 
 
 class MatchState(Enum):
@@ -123,16 +124,13 @@ class Collective:
 
         Of sides of one size that with the lowest rank comes first: an order of display, no verdict.
         """
-        alike: dict[str, list[int]] = defaultdict(list)
-        named = [rank for rank in sorted(self.calls) if self.calls[rank].op != UNNAMED]
-        for rank in named or sorted(self.calls):
-            alike[self._agreed(self.calls[rank].signature)].append(rank)
-        sides = sorted(alike.values(), key=lambda ranks: (-len(ranks), ranks[0]))
+        named = [rank for rank in self.calls if self.calls[rank].op != UNNAMED]
+        sides = split({rank: self._agreed(self.calls[rank].signature) for rank in named or self.calls}).sides
         if len(self._odd) == len(self.calls):
-            sides = [[rank] for rank in sides[0]]
-        elif self._odd:
-            sides = [[rank for rank in sides[0] if rank not in self._odd], sorted(self._odd)]
-        return tuple(map(tuple, sides))
+            return tuple((rank,) for rank in sides[0])
+        if self._odd:
+            return tuple(rank for rank in sides[0] if rank not in self._odd), tuple(sorted(self._odd))
+        return sides
 
     @cached_property
     def unpaired(self) -> tuple[tuple[int, int, int, int], ...]:

@@ -280,20 +280,20 @@ def variables(fault: Fault, unused_port: int, size: int) -> dict[str, str | None
         return {str(fault.value("name")): str(fault.value("value"))}
     if fault.kind == "missing variable":
         return {str(fault.value("name")): None}
-    if fault.kind == "duplicate rank":
-        return {"RANK": str(fault.value("rank"))}
     if fault.kind == "wrong port":
         return {"MASTER_PORT": str(unused_port)}
-    if fault.kind == "wrong address":
-        return {"MASTER_ADDR": str(fault.value("address"))}
-    if fault.kind == "wrong interface":
-        return dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), str(fault.value("interface")))
     if fault.kind == "world size":
         return {"WORLD_SIZE": str(size + 1)}
-    if fault.kind == "many threads":
-        return {"OMP_NUM_THREADS": str(fault.value("threads"))}
-    if fault.kind == "other version":
-        return {PRETENDED_VERSION: str(fault.value("version"))}
     if fault.kind == "deprecated variable":
         return {"NCCL_BLOCKING_WAIT": "1"}
-    return {}
+    names, parameter = _SETS.get(fault.kind, ((), ""))
+    return {name: str(fault.value(parameter)) for name in names}
+
+
+_SETS = {  # the variables, and the parameter that is their value
+    "duplicate rank": (("RANK",), "rank"),
+    "wrong address": (("MASTER_ADDR",), "address"),
+    "wrong interface": (("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "interface"),
+    "many threads": (("OMP_NUM_THREADS",), "threads"),
+    "other version": ((PRETENDED_VERSION,), "version"),
+}

@@ -7,10 +7,11 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from ddpnb.files import write_whole
 from ddpnb.model.calls import NO_SITE, Call, Site
+from ddpnb.model.codec import WHOLE, hints_of, written
 from ddpnb.model.parting import Parting
 
 Severity = Literal["error", "warning", "note"]
@@ -160,9 +161,7 @@ class Finding:
                 {"rank": rank, "file": site.file, "line": site.line, "function": site.function}
                 for rank, site in self.where
             ],
-            "hint": None
-            if self.hint is None
-            else {"file": self.hint.file, "line": self.hint.line, "reason": self.hint.reason},
+            "hint": written(self.hint),
             "parting": None if self.parting is None else self.parting.to_json(),
             "tensors": list(self.tensors),
             "evidence": list(self.evidence),
@@ -176,31 +175,18 @@ class Finding:
         Raises:
             KeyError, TypeError, ValueError: it is not a finding.
         """
-        hint, parting = data["hint"], data.get("parting")
-        return cls(
-            FindingType(str(data["code"]), str(data["name"])),
-            str(data["summary"]),
-            culprits=tuple(map(int, data["culprits"])),
-            waiting=tuple(map(int, data["waiting"])),
-            where=tuple(
-                (int(one["rank"]), Site(str(one["file"]), int(one["line"]), str(one["function"])))
-                for one in data["where"]
-            ),
-            evidence=tuple(map(str, data["evidence"])),
-            remedy=str(data["remedy"]),
-            severity=_word(data["severity"], Severity),
-            tensors=tuple(map(str, data["tensors"])),
-            sides=tuple(tuple(map(int, side)) for side in data["sides"]),
-            certainty=_word(data["certainty"], Certainty),
-            hint=None if hint is None else Hint(str(hint["file"]), int(hint["line"]), str(hint["reason"])),
-            parting=None if parting is None else Parting.from_json(parting),
-        )
+        parting = data.get("parting")
+        given = {**data, "where": [(one["rank"], one) for one in data["where"]]}
+        hints = hints_of(cls)
+        values: dict[str, Any] = {name: WHOLE.read(hints[name], given[name]) for name in _IN_JSON}
+        kind = FindingType(str(data["code"]), str(data["name"]))
+        return cls(kind, **values, parting=None if parting is None else Parting.from_json(parting))
 
 
-def _word(value: Any, words: Any) -> Any:
-    if value not in get_args(words):
-        raise ValueError(f"{value!r:.40} is not one of {', '.join(get_args(words))}")
-    return value
+#: the fields that are in JSON as they are
+_IN_JSON = (
+    "summary", "culprits", "waiting", "where", "evidence", "remedy", "severity", "tensors", "sides", "certainty", "hint",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, repr=False)

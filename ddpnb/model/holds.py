@@ -10,6 +10,7 @@ from typing import Any
 from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import check_operation
+from ddpnb.model.codec import JSON, written
 
 NEEDS_3_12 = "Only Python 3.12 and later tell in which iteration of a loop a rank is: parted=True needs one of them."
 
@@ -64,19 +65,11 @@ class Hold:
         return " ".join(parts)
 
     def to_json(self) -> dict[str, Any]:
-        told = {"seq": self.seq, "site": self.site, "group": self.group, "when": self.when}
-        told |= {"parted": True} if self.parted else {}
-        return {"before": list(self.before), **told}
+        return written(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Hold:
-        seq = value.get("seq")
-        return cls(
-            tuple(str(op) for op in value.get("before", ())),
-            int(seq) if seq is not None else None,
-            *(str(value.get(name, "")) for name in ("site", "group", "when")),
-            parted=value.get("parted") is True,
-        )
+        return JSON.read(cls, value)
 
 
 def check_expression(text: str) -> None:

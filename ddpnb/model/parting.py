@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.codec import WHOLE, changed, object_in, written
 
 _AROUND = 8  # lines of the source that are kept before and after
 _LONGEST = 300  # characters of a line
@@ -121,59 +122,27 @@ class Parting:
 
     def mapped(self, change: Callable[[str], str]) -> Parting:
         """With other texts: paths that are shortened, secrets that are masked."""
-
-        def placed(site: Site) -> Site:
-            return site if site == NO_SITE else replace(site, file=change(site.file))
-
-        return replace(
-            self,
-            site=placed(self.site),
-            ways=tuple(
-                replace(way, to=placed(way.to), says=change(way.says), calls=tuple(map(change, way.calls)))
-                for way in self.ways
-            ),
-            text=change(self.text),
-            callers=tuple(map(placed, self.callers)),
-            values={
-                rank: {name: change(value) for name, value in values.items()} for rank, values in self.values.items()
-            },
-            harmless=tuple(
-                Harmless(placed(one.site), change(one.text), tuple((ranks, placed(to)) for ranks, to in one.ways))
-                for one in self.harmless
-            ),
-            source=tuple((number, change(text)) for number, text in self.source),
-        )
+        return replace(changed(self, change), kind=self.kind)
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``: file, line, kind, text, and the ways by side; places as in ``where`` of a finding, None for no line."""
         return {
-            **_placed(self.site),
+            **written(self.site),
             "kind": self.kind,
             "text": self.text,
-            "callers": [_placed(site) for site in self.callers],
-            "odd": list(self.odd),
-            "ways": [
-                {
-                    "ranks": list(way.ranks),
-                    "to": None if way.to == NO_SITE else _placed(way.to),
-                    "says": way.says,
-                    "calls": list(way.calls),
-                    "before": {str(rank): list(counts) for rank, counts in way.before.items()},
-                }
-                for way in self.ways
-            ],
-            "values": {str(rank): dict(values) for rank, values in self.values.items()},
+            "callers": written(self.callers),
+            "odd": written(self.odd),
+            "ways": written(self.ways),
+            "values": written(self.values),
             "harmless": [
                 {
-                    **_placed(one.site),
+                    **written(one.site),
                     "text": one.text,
-                    "ways": [
-                        {"ranks": list(ranks), "to": None if to == NO_SITE else _placed(to)} for ranks, to in one.ways
-                    ],
+                    "ways": [{"ranks": list(ranks), "to": written(to)} for ranks, to in one.ways],
                 }
                 for one in self.harmless
             ],
-            "source": [list(line) for line in self.source],
+            "source": written(self.source),
         }
 
     @classmethod
@@ -183,70 +152,8 @@ class Parting:
         Raises:
             KeyError, TypeError, ValueError: it is not a parting.
         """
-        if data["kind"] not in get_args(PartingKind):
-            raise ValueError(f"{data['kind']!r:.40} is no kind of a parting")
-        return cls(
-            data["kind"],
-            _site(data),
-            tuple(
-                Way(
-                    _numbers(way["ranks"]),
-                    _site(way["to"]),
-                    _text(way["says"]),
-                    tuple(map(_text, way["calls"])),
-                    {int(rank): _pair(counts) for rank, counts in _mapping(way["before"]).items()},
-                )
-                for way in data["ways"]
-            ),
-            _text(data["text"]),
-            tuple(map(_site, data["callers"])),
-            _numbers(data["odd"]),
-            {
-                int(rank): {_text(name): _text(value) for name, value in _mapping(values).items()}
-                for rank, values in _mapping(data["values"]).items()
-            },
-            tuple(
-                Harmless(
-                    _site(one),
-                    _text(one["text"]),
-                    tuple((_numbers(way["ranks"]), _site(way["to"])) for way in one["ways"]),
-                )
-                for one in data["harmless"]
-            ),
-            tuple((_number(number), _text(text)) for number, text in data["source"]),
-        )
-
-
-def _placed(site: Site) -> dict[str, Any]:
-    return {"file": site.file, "line": site.line, "function": site.function}
-
-
-def _site(value: Any) -> Site:
-    return NO_SITE if value is None else Site(_text(value["file"]), _number(value["line"]), _text(value["function"]))
-
-
-def _mapping(value: Any) -> Mapping[Any, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{value!r:.40} is not an object")
-    return cast("Mapping[Any, Any]", value)
-
-
-def _numbers(values: Any) -> tuple[int, ...]:
-    return tuple(map(_number, values))
-
-
-def _pair(values: Any) -> tuple[int, int]:
-    taken, times = values
-    return _number(taken), _number(times)
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r:.40} is not a number")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not a text")
-    return value
+        harmless = [
+            {"site": one, "text": one["text"], "ways": [(way["ranks"], way["to"]) for way in one["ways"]]}
+            for one in map(object_in, data["harmless"])
+        ]
+        return WHOLE.read(cls, {**data, "site": data, "harmless": harmless})

@@ -10,6 +10,7 @@ from ddpnb.model.collectives import root_of
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
+from ddpnb.model.split import by_value
 
 _FEW = 12  # ranks that are named one by one
 SIDES = 8  # sides that are named one by one
@@ -50,10 +51,7 @@ def listed(numbers: Iterable[int]) -> str:
 
 def by_place(where: Iterable[tuple[int, Site]]) -> list[tuple[tuple[int, ...], Site]]:
     """The ranks at each place, in the order in which the places are first named."""
-    there: dict[Site, list[int]] = {}
-    for rank, site in where:
-        there.setdefault(site, []).append(rank)
-    return [(tuple(ranks), site) for site, ranks in there.items()]
+    return [(tuple(ranks), site) for site, ranks in by_value(where).items()]
 
 
 def sentence(text: str) -> str:

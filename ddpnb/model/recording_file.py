@@ -15,19 +15,18 @@ import base64
 import gzip
 import json
 import os
-import types
 import zlib
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import IntEnum
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin
 
 from ddpnb import arguments
 from ddpnb.errors import UsageError
 from ddpnb.files import write_whole
 from ddpnb.model.calls import Group, Signature, Site
+from ddpnb.model.codec import STRICT, Codec, Reader, hints_of, integer, optional
 from ddpnb.model.events import Event, EventState, read, written
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.path import Code, Path
@@ -38,9 +37,6 @@ FORMAT, VERSION = "ddpnb recording", 1
 _SHARED: tuple[type, ...] = (Site, Group, Signature, Code)
 _STORED = {"history": "phases", "events_forgotten": "phases_forgotten"}  # names of fields in files
 _FIELDS = {stored: field for field, stored in _STORED.items()}
-_NAMES = frozenset(
-    {"function", "name", "label", "axes", "at", "op", "thread", "unseen"}
-)  # shown as they are: no control characters
 _MOST = 64 << 20  # bytes of JSON in a file that is read
 _MOST_VALUES = 6_000_000
 _COSTS = {b",": 1, b"[": 2, b"{": 4}  # in values of 64 bytes: no value is without one of these before it
@@ -50,7 +46,6 @@ _WORDS = 2_000_000  # of the paths of all ranks that are written
 _LONGEST_HEADER = 1 << 16
 _CHUNK = 1 << 16
 _LONGEST = 2000  # characters of what is missing of a path
-_INTEGERS = range(-(1 << 63), 1 << 64)
 _SMALLER = "Save a part of it: snapshot() of fewer ranks, or a shorter run; or load the logs and dumps of the job."
 _HINT = "load() reads files that world.save(), Recording.save() or `ddpnb run --save` has written."
 
@@ -133,7 +128,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
         content = json.loads(text[end:])
         del text
         reader = _Reader(header["fields"], content["tables"], _MOST_VALUES - values)
-        recording = reader.decode(Recording, content["recording"])
+        recording = reader.read(Recording, content["recording"])
         named = all(rank == record.rank and rank in _RANKS for rank, record in recording.ranks.items())
         if not named or not 0 <= recording.world_size <= len(_RANKS):
             raise ValueError("no such rank")
@@ -205,21 +200,6 @@ def _shortened(path: Path | None, most: int) -> Path | None:
     return replace(path, threads=kept, forgotten=path.forgotten + length - left)
 
 
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind) if field.init}
-
-
-@cache
-def _optional(hint: Any) -> Any:
-    """The type beside None, where a hint is of that form; else None."""
-    if get_origin(hint) not in (Union, types.UnionType):
-        return None
-    (other,) = (one for one in get_args(hint) if one is not type(None))
-    return other
-
-
 class _Writer:
     def __init__(self) -> None:
         self.fields: dict[str, list[str]] = {}
@@ -229,7 +209,7 @@ class _Writer:
     def encode(self, hint: Any, value: Any) -> Any:
         if value is None or hint is Any:
             return value
-        hint = _optional(hint) or hint
+        hint = optional(hint) or hint
         if hint is Event:
             event = Phase(value.title, value.state, value.began_ns, value.ended_ns, written(value))
             return self._object(Phase, event)
@@ -245,7 +225,7 @@ class _Writer:
         return int(value) if isinstance(value, IntEnum) else value
 
     def _object(self, kind: type, value: Any) -> Any:
-        name, hints = kind.__name__, _hints(kind)
+        name, hints = kind.__name__, hints_of(kind)
         self.fields.setdefault(name, [_STORED.get(field, field) for field in hints])
         if kind not in _SHARED:
             return [self.encode(hint, getattr(value, field)) for field, hint in hints.items()]
@@ -257,46 +237,39 @@ class _Writer:
         return places[held]
 
 
-class _Reader:
+class _Reader(Codec):
     """Raises one of ``UNDECODABLE`` for whatever is not as a recording must be.
 
     ``spare``: how many fields may get their default, besides the values that are there.
     """
 
+    PLAIN: ClassVar[Mapping[Any, Reader]] = STRICT
+
     def __init__(self, named: dict[str, list[str]], tables: dict[str, list[Any]], spare: int) -> None:
+        super().__init__()
         self._named, self._spare = named, spare
+        self._columns: dict[type, tuple[list[tuple[str, Reader]], int]] = {}
         self._shared: dict[type, list[Any]] = {}
         self._shared = {
-            kind: [self._object(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
+            kind: [self._listed(kind, entry) for entry in tables.get(kind.__name__, ())] for kind in _SHARED
         }
         if not all(rank in _RANKS for group in self._shared[Group] for rank in group.ranks):
             raise ValueError("no such rank")
 
-    def decode(self, hint: Any, value: Any) -> Any:
-        if hint is Any:
-            return value
-        other = _optional(hint)
-        if other is not None:
-            return None if value is None else self.decode(other, value)
-        if hint is Event:
-            phase = self._object(Phase, value)
+    def mapping(self, key: Reader, read: Reader, value: Any, depth: int) -> dict[Any, Any]:
+        return {key(name, depth): read(one, depth) for name, one in value}
+
+    def object(self, kind: Any, value: Any, depth: int) -> Any:  # noqa: ARG002
+        if kind is Event:
+            phase = self._listed(Phase, value)
             return read(phase.name, phase.facts, phase.state, phase.began_ns, phase.ended_ns)
-        if hint is Path:
-            return self._path(self._object(PackedPath, value))
-        if is_dataclass(hint):
-            if hint in self._shared:
-                return self._shared[hint][_index(value)]  # type: ignore[index]
-            return self._object(hint, value)  # type: ignore[arg-type]
-        if hint in _PLAIN:
-            return _PLAIN[hint](value)
-        origin, inner = get_origin(hint), get_args(hint)
-        if origin is Literal:
-            return inner[inner.index(value)]
-        if origin is tuple:
-            return tuple(self.decode(one, held) for one, held in zip(_members(inner, len(value)), value, strict=True))
-        if origin is Mapping:
-            return {self.decode(inner[0], key): self.decode(inner[1], held) for key, held in value}
-        return hint(_integer(value))  # an enumeration
+        if kind is Path:
+            return self._path(self._listed(PackedPath, value))
+        if kind not in self._shared:
+            return self._listed(kind, value)
+        if integer(value) < 0:
+            raise ValueError("not an index")
+        return self._shared[kind][value]
 
     def _path(self, packed: PackedPath) -> Path:
         texts = tuple(map(given_name, packed.texts))
@@ -307,23 +280,23 @@ class _Reader:
             threads[given_name(name)] = tuple(sound(words, packed.codes, texts))
         return Path(threads, packed.codes, texts, packed.forgotten, packed.missing[:_LONGEST])
 
-    def _object(self, kind: type, values: list[Any]) -> Any:
-        hints = _hints(kind)
-        given: dict[str, Any] = {}
-        for stored, value in zip(self._named[kind.__name__], values, strict=True):
-            name = _FIELDS.get(stored, stored)
-            if name in hints:
-                decoded = self.decode(hints[name], value)
-                given[name] = given_name(decoded) if name in _NAMES and type(decoded) is str else decoded
-        lacking = {
-            field.name for field in fields(kind) if field.init and field.default is field.default_factory is MISSING
-        }
-        if not lacking <= given.keys():
-            raise ValueError("a field is missing")
-        self._spare -= max(0, len(hints) - len(given))
+    def _listed(self, kind: type, values: list[Any]) -> Any:
+        columns, lacking = self._columns.get(kind) or self._made_columns(kind)
+        self._spare -= lacking
         if self._spare < 0:
             raise ValueError("too many fields are missing")
-        return kind(**given)
+        return kind(**{name: read(value, 0) for (name, read), value in zip(columns, values, strict=True) if name})
+
+    def _made_columns(self, kind: type) -> tuple[list[tuple[str, Reader]], int]:
+        """The name of each field of a class in this file (empty if it is not known) with what reads it, and how many have their default."""
+        hints = hints_of(kind)
+        names = [_FIELDS.get(stored, stored) for stored in self._named[kind.__name__]]
+        needed = {one.name for one in fields(kind) if one.init and one.default is one.default_factory is MISSING}
+        if not needed <= {*names}:
+            raise ValueError("a field is missing")
+        columns = [(name, self.named(name, hints[name])) if name in hints else ("", integer) for name in names]
+        self._columns[kind] = columns, len(hints.keys() - {*names})
+        return self._columns[kind]
 
 
 def _packed(path: Path) -> PackedPath:
@@ -350,33 +323,3 @@ def _unpacked_words(data: str, most: int) -> array[int]:
 
 def _members(inner: tuple[Any, ...], count: int) -> tuple[Any, ...]:
     return inner[:1] * count if inner[1:] == (...,) else inner
-
-
-def _integer(value: Any) -> int:
-    if type(value) is not int or value not in _INTEGERS:
-        raise TypeError("not an integer")
-    return value
-
-
-def _index(value: Any) -> int:
-    if _integer(value) < 0:
-        raise ValueError("not an index")
-    return value
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float):
-        raise TypeError("not a number")
-    return float(value)
-
-
-def _of(kind: type) -> Callable[[Any], Any]:
-    def decode(value: Any) -> Any:
-        if type(value) is not kind:
-            raise TypeError(f"not a {kind.__name__}")
-        return value
-
-    return decode
-
-
-_PLAIN: dict[Any, Callable[[Any], Any]] = {int: _integer, float: _number, str: _of(str), bool: _of(bool)}

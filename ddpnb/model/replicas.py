@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Self, cast, overload
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.codec import JSON
+
+T = TypeVar("T")
 
 # Models without a wrapper are numbered from here on: a rank may have more of these than the others, and
 # those with one have the same numbers everywhere.
@@ -20,7 +23,7 @@ MAX_ELEMENTS = 1 << 37  # of one model on one rank: a reader makes a name for ev
 class TensorSpec:
     """A parameter or buffer, apart from its values."""
 
-    name: str
+    name: str = "?"
     shape: tuple[int, ...] = ()
     dtype: str = ""
     device: str = "cpu"
@@ -29,25 +32,12 @@ class TensorSpec:
     kind: str = ""  # class of the module that holds it
     ignored: bool = False  # excluded from the wrapper
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TensorSpec:
-        return cls(
-            str(value.get("name", "?"))[:400],
-            tuple(int(size) for size in value.get("shape", ())),
-            str(value.get("dtype", "")),
-            str(value.get("device", "cpu")),
-            bool(value.get("trains", True)),
-            bool(value.get("buffer", False)),
-            str(value.get("kind", "")),
-            bool(value.get("ignored", False)),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Model:
     """A model as it was wrapped: the ``number``-th of the rank, on a group, by a wrapper with options."""
 
-    number: int
+    number: int = 0
     wrapper: str = ""
     module: str = ""
     group: str = ""  # key of the group
@@ -65,28 +55,18 @@ class Model:
     def buffers(self) -> tuple[TensorSpec, ...]:
         return tuple(tensor for tensor in self.tensors if tensor.buffer)
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Model:
-        """Decode a model.
 
-        Raises:
-            ValueError: it has more elements than a rank can hold.
-            Exception: it is invalid otherwise (``names.UNDECODABLE``).
-        """
-        tensors = tuple(TensorSpec.from_json(tensor) for tensor in value.get("tensors", ()))
-        if sum(abs(math.prod(tensor.shape)) for tensor in tensors) > MAX_ELEMENTS:
-            raise ValueError("too many elements")
-        return cls(
-            int(value.get("number", 0)),
-            str(value.get("wrapper", "")),
-            str(value.get("module", "")),
-            str(value.get("group", "")),
-            tuple(int(rank) for rank in value.get("ranks", ())),
-            tensors,
-            dict(value.get("options", {})),
-            Site.from_json(dict(value.get("site", {}))),
-            str(value.get("hash", "")),
-        )
+def model_of(value: Any) -> Model:
+    """The model in a rank's description, which may be anything.
+
+    Raises:
+        ValueError: it has more elements than a rank can hold.
+        Exception: it is invalid otherwise (``names.UNDECODABLE``).
+    """
+    model: Model = JSON.read(Model, value)
+    if sum(abs(math.prod(tensor.shape)) for tensor in model.tensors) > MAX_ELEMENTS:
+        raise ValueError("too many elements")
+    return model
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,66 +77,49 @@ class Digest:
     norm: float | None = None
 
 
-class _Fact:
-    """A fact of a Sample under the name of the attribute. ``of_step``: a rank writes it beside the settings of an optimizer."""
+class Fact(Generic[T]):
+    """A fact of a Sample under the name of the attribute, as ``read`` takes it. ``of_step``: a rank writes it beside the settings of an optimizer."""
 
-    def __init__(self, *, of_step: bool = False) -> None:
-        self.of_step = of_step
+    def __init__(self, read: Callable[[object], T], *, of_step: bool = False) -> None:
+        self._read, self.of_step = read, of_step
 
     def __set_name__(self, owner: type[object], name: str) -> None:
-        self.name = name
-
-
-class Number(_Fact):
-    """One that is a number; None where it is missing or no number."""
+        self._name = name
 
     @overload
     def __get__(self, sample: None, owner: type[object]) -> Self: ...
     @overload
-    def __get__(self, sample: Sample, owner: type[object]) -> float | None: ...
-    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | float | None:
-        return self if sample is None else _number(sample.facts.get(self.name))
+    def __get__(self, sample: Sample, owner: type[object]) -> T: ...
+    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | T:
+        return self if sample is None else self._read(sample.facts.get(self._name))
 
 
-class Text(_Fact):
-    """One that is a text, of a bounded length; empty where it is missing."""
-
-    @overload
-    def __get__(self, sample: None, owner: type[object]) -> Self: ...
-    @overload
-    def __get__(self, sample: Sample, owner: type[object]) -> str: ...
-    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | str:
-        return self if sample is None else str(sample.facts.get(self.name) or "")[:_TEXT]
+_TEXT, _LONGEST, _MOST = 4000, 400, 10_000  # characters of a text, and of a name; names in a list
 
 
-class Place(_Fact):
-    """One that is a place in the source; ``NO_SITE`` where it is missing or none."""
-
-    @overload
-    def __get__(self, sample: None, owner: type[object]) -> Self: ...
-    @overload
-    def __get__(self, sample: Sample, owner: type[object]) -> Site: ...
-    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | Site:
-        if sample is None:
-            return self
-        value = sample.facts.get(self.name)
-        return Site.from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else NO_SITE
+def _number(value: object) -> float | None:
+    """A number; None where it is missing or no number."""
+    try:
+        return float(value) if isinstance(value, (int, float)) else None
+    except OverflowError:
+        return None
 
 
-class Names(_Fact):
-    """One that is a list of names; None where it is missing or no list."""
+def _text(value: object) -> str:
+    """A text; empty where it is missing."""
+    return str(value or "")[:_TEXT]
 
-    @overload
-    def __get__(self, sample: None, owner: type[object]) -> Self: ...
-    @overload
-    def __get__(self, sample: Sample, owner: type[object]) -> tuple[str, ...] | None: ...
-    def __get__(self, sample: Sample | None, owner: type[object]) -> Self | tuple[str, ...] | None:
-        if sample is None:
-            return self
-        value = sample.facts.get(self.name)
-        if not isinstance(value, (list, tuple)):
-            return None
-        return tuple(str(name)[:_LONGEST] for name in islice(cast("Iterable[object]", value), _MOST))
+
+def _place(value: object) -> Site:
+    """A place in the source; ``NO_SITE`` where it is missing or none."""
+    return Site.from_json(cast("dict[str, Any]", value)) if isinstance(value, dict) else NO_SITE
+
+
+def _names(value: object) -> tuple[str, ...] | None:
+    """A list of names; None where it is missing or no list."""
+    if not isinstance(value, (list, tuple)):
+        return None
+    return tuple(str(name)[:_LONGEST] for name in islice(cast("Iterable[object]", value), _MOST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,38 +148,38 @@ class Sample:
     digests: Mapping[str, Digest] = field(default_factory=dict[str, Digest])
 
     # forward
-    sync = Number()  # 1: the backward pass after it synchronises
-    training = Number()
-    local = Number()  # the norm of gradients after a backward
-    sent = Number()  # and at the first collective after it
-    buffers_synced = Number()  # 1: it gave all ranks the buffers of rank 0
-    inputs_hash = Number()
-    inputs_finite = Number()  # of a backward pass too, whose loss is not finite
-    inputs = Text()  # their structure: types, keys, dimensions
+    sync = Fact(_number)  # 1: the backward pass after it synchronises
+    training = Fact(_number)
+    local = Fact(_number)  # the norm of gradients after a backward
+    sent = Fact(_number)  # and at the first collective after it
+    buffers_synced = Fact(_number)  # 1: it gave all ranks the buffers of rank 0
+    inputs_hash = Fact(_number)
+    inputs_finite = Fact(_number)  # of a backward pass too, whose loss is not finite
+    inputs = Fact(_text)  # their structure: types, keys, dimensions
     # gradients: since the optimizer step before
-    forwards = Number(of_step=True)
-    synced = Number(of_step=True)  # of these forwards
-    backwards = Number(of_step=True)
-    bypass = Number(of_step=True)
-    bypass_site = Place(of_step=True)  # where the module was called without its wrapper
-    outstanding = Number(of_step=True)  # calls that nothing has waited for
-    arrived_finite = Number(of_step=True)  # the gradient that came back to the model
-    scheduled = Number(of_step=True)  # steps of its schedulers
-    as_reduced = Number(of_step=True)  # 1: what the synchronisation made of them; 0: it is not; -1: not known
-    as_left = Number(of_step=True)  # the same of what torch made of them since
-    made = Number(of_step=True)  # the number of the optimizer, or of a scaler
-    edited = Names(of_step=True)  # settings that something other than torch has changed
+    forwards = Fact(_number, of_step=True)
+    synced = Fact(_number, of_step=True)  # of these forwards
+    backwards = Fact(_number, of_step=True)
+    bypass = Fact(_number, of_step=True)
+    bypass_site = Fact(_place, of_step=True)  # where the module was called without its wrapper
+    outstanding = Fact(_number, of_step=True)  # calls that nothing has waited for
+    arrived_finite = Fact(_number, of_step=True)  # the gradient that came back to the model
+    scheduled = Fact(_number, of_step=True)  # steps of its schedulers
+    as_reduced = Fact(_number, of_step=True)  # 1: what the synchronisation made of them; 0: it is not; -1: not known
+    as_left = Fact(_number, of_step=True)  # the same of what torch made of them since
+    made = Fact(_number, of_step=True)  # the number of the optimizer, or of a scaler
+    edited = Fact(_names, of_step=True)  # settings that something other than torch has changed
     # backward
-    loss = Number()
-    graph = Text()  # the last operations that made the loss
-    unused = Names()  # parameters that it does not reach
+    loss = Fact(_number)
+    graph = Fact(_text)  # the last operations that made the loss
+    unused = Fact(_names)  # parameters that it does not reach
     # clip, scale
-    norm = Number()
-    max_norm = Number()
-    scale = Number()
+    norm = Fact(_number)
+    max_norm = Fact(_number)
+    scale = Fact(_number)
     # earlier
-    run = Text()
-    steps = Number()
+    run = Fact(_text)
+    steps = Fact(_number)
 
     @property
     def factors(self) -> tuple[float, ...]:
@@ -238,15 +201,7 @@ class Sample:
         return {name[:_LONGEST]: value for name, value in islice(checked, _MOST) if value is not None}
 
 
-_TEXT, _LONGEST, _MOST = 4000, 400, 10_000  # characters of a text, and of a name; names in a list
-_NO_SETTINGS = frozenset(name for name, one in vars(Sample).items() if isinstance(one, _Fact) and one.of_step)
-
-
-def _number(value: object) -> float | None:
-    try:
-        return float(value) if isinstance(value, (int, float)) else None
-    except OverflowError:
-        return None
+_NO_SETTINGS = frozenset(name for name, one in vars(Sample).items() if isinstance(one, Fact) and one.of_step)
 
 
 def _setting(value: object) -> float | str | None:

@@ -33,7 +33,7 @@ class _Table:
     strings: list[Any] = field(default_factory=list[Any])
     read: int = 0  # bytes
     damaged: bool = False  # where the next string begins is unknown
-    decoded: dict[tuple[type, int], Any] = field(default_factory=dict[tuple[type, int], Any])
+    decoded: dict[tuple[Any, int], Any] = field(default_factory=dict[tuple[Any, int], Any])
 
     def parse(self, data: bytes) -> None:
         """Append the strings that follow in the table, up to the first incomplete one."""
@@ -101,15 +101,15 @@ class Strings:
         """The JSON behind a number; None when there is none."""
         return self._find(number)[1]
 
-    def decoded(self, number: int, kind: Any, default: Any) -> Any:
-        """What is behind a number as ``kind`` (a class with from_json), decoded once."""
+    def decoded(self, number: int, read: Callable[[Any], Any], default: Any) -> Any:
+        """What ``read`` makes of what is behind a number, decoded once."""
         table, value = self._find(number)
-        key = (kind, number)
+        key = (read, number)
         if key not in table.decoded:
             if not isinstance(value, Mapping):
                 return default
             try:
-                table.decoded[key] = kind.from_json(value)
+                table.decoded[key] = read(value)
             except UNDECODABLE:
                 return default
         return table.decoded[key]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -41,32 +40,6 @@ class TensorFacts:
     zeros: int = 0
     step: int | None = None
     counts: tuple[int, ...] = ()
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> TensorFacts:
-        """Decode what a rank reports.
-
-        Raises:
-            Exception: it is invalid (``names.UNDECODABLE``).
-        """
-        step = value.get("step")
-        return cls(
-            where=str(value.get("where", ""))[:400],
-            dtype=str(value["dtype"])[:40],
-            shape=tuple(int(size) for size in value["shape"])[:64],
-            device=str(value["device"])[:40],
-            requires_grad=bool(value["requires_grad"]),
-            elements=int(value["elements"]),
-            looked_at=int(value["looked_at"]),
-            low=_number(value["low"]),
-            high=_number(value["high"]),
-            mean=_number(value["mean"]),
-            norm=_number(value["norm"]),
-            nans=int(value["nans"]),
-            infs=int(value["infs"]),
-            zeros=int(value["zeros"]),
-            step=None if step is None else int(step),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +105,3 @@ def _whole(node: ast.expr) -> int | None:
         value = _whole(node.operand)
         return None if value is None else -value
     return node.value if isinstance(node, ast.Constant) and type(node.value) is int else None
-
-
-def _number(value: object) -> float | None:
-    return None if value is None else float(value)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from typing import Any
 
 from ddpnb.facts.digests import differing
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.replicas import UNWRAPPED, Model, Sample
+from ddpnb.model.replicas import UNWRAPPED, Model, Sample, model_of
 from ddpnb.model.samples import SampleReader, contents, loss_of, step_of
 from ddpnb.model.shared import shared_file
 
@@ -172,7 +172,7 @@ class ReplicaSamples:
             if os.path.getsize(path) > _MODEL_LIMIT:
                 raise ValueError("too large")
             with open(path, encoding="utf-8") as file:
-                return Model.from_json(json.load(file))
+                return model_of(json.load(file))
         except OSError:  # a file more would fail like this one
             return None
         except UNDECODABLE:

@@ -63,24 +63,30 @@ def _ask() -> None:
     from pynvml import NVMLError
 
     with suppress(NVMLError):
-        known = handles()
-        found = {number: _usage(handle) for number, handle in enumerate(known)}
-        uuids = {_text(_told(pynvml.nvmlDeviceGetUUID, handle)): number for number, handle in enumerate(known)}
+        known = {number: one for number, one in enumerate(handles()) if not isinstance(one, NVMLError)}
+        found = {number: _usage(handle) for number, handle in known.items()}
+        uuids = {text_of(answer_of(pynvml.nvmlDeviceGetUUID, handle)): number for number, handle in known.items()}
         with _lock:
             _known.update(found)
             _numbers.update(uuids)
 
 
 def handles() -> list[Any]:
-    """The driver's handles of all GPUs, by number.
+    """The driver's handles of all GPUs, by number; the error in place of one that it does not give.
 
     Raises:
         pynvml.NVMLError: there is no driver, or it does not work.
     """
     import pynvml
 
+    def handle(number: int) -> Any:
+        try:
+            return pynvml.nvmlDeviceGetHandleByIndex(number)
+        except pynvml.NVMLError as error:
+            return error
+
     pynvml.nvmlInit()
-    return [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+    return [handle(number) for number in range(pynvml.nvmlDeviceGetCount())]
 
 
 def _usage(handle: Any) -> dict[str, Any]:
@@ -88,21 +94,21 @@ def _usage(handle: Any) -> dict[str, Any]:
     import pynvml
 
     found: dict[str, Any] = {}
-    memory = _told(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    memory = answer_of(pynvml.nvmlDeviceGetMemoryInfo, handle)
     if memory is not None and memory.total:
         found |= {"device_memory": memory.used, "device_total": memory.total}
-    rates = _told(pynvml.nvmlDeviceGetUtilizationRates, handle)
+    rates = answer_of(pynvml.nvmlDeviceGetUtilizationRates, handle)
     if rates is not None:
         found["device_busy"] = min(1.0, rates.gpu / 100)
     return found
 
 
-def _text(answer: Any) -> str:
+def text_of(answer: Any) -> str:
     """Older versions of the library answer in bytes."""
     return answer.decode(errors="replace") if isinstance(answer, bytes) else str(answer or "")
 
 
-def _told(question: Callable[..., Any], *arguments: Any) -> Any:
+def answer_of(question: Callable[..., Any], *arguments: Any) -> Any:
     """The driver's answer; None where the device has none."""
     from pynvml import NVMLError
 

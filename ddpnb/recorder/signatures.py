@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ddpnb.model.calls import UNKNOWN_REDUCTION, Signature
+from ddpnb.model.codec import JSON
 from ddpnb.recorder.callers import REDUCE_OPS
 
 
@@ -167,7 +168,7 @@ class Signatures:
             if splits is not None:
                 value["out_splits"], value["in_splits"] = map(list, splits)
             if all(type(size) is int for shape in (*value["shapes"], *value["out_shapes"]) for size in shape):
-                pairs = Signature.from_json(value)  # not while the program is compiled for any size
+                pairs = JSON.read(Signature, value)  # not while the program is compiled for any size
         compared = NOT_COMPARED if reduce_op == UNKNOWN else zlib.crc32(text.encode())
         return self._intern(value), compared, devices <= {"cpu"}, pairs
 

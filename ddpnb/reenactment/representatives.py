@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from ddpnb.model.calls import Group
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
+from ddpnb.model.split import by_value
 from ddpnb.reenactment.behaviour import Behaviour, Made, missing
 
 _OF_A_SIDE = 2  # ranks: a majority must stay visible
@@ -20,9 +21,7 @@ def role(group: Group) -> str:
 
 def classes(everyone: Mapping[int, Behaviour]) -> dict[int, tuple[int, ...]]:
     """rank -> all ranks that behave as it does from where the ranks part, itself included."""
-    alike: dict[object, list[int]] = defaultdict(list)
-    for rank, behaviour in sorted(everyone.items()):
-        alike[_kind(behaviour)].append(rank)
+    alike = by_value((rank, _kind(behaviour)) for rank, behaviour in sorted(everyone.items()))
     return {rank: ranks for ranks in map(tuple, alike.values()) for rank in ranks}
 
 

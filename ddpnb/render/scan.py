@@ -11,6 +11,7 @@ from ddpnb.lint.sites import CollectiveSite, Scan
 from ddpnb.lint.tally import Counted
 from ddpnb.model.calls import Site
 from ddpnb.model.phrases import ranks as ranks_in_words
+from ddpnb.model.split import by_value
 from ddpnb.render.terminal import Paragraph, columns, output, table
 from ddpnb.render.text import one_line
 
@@ -136,9 +137,7 @@ def counts(rows: Sequence[Counted], world_size: int, *, whole: bool, outcome: st
 
 def _made(row: Counted) -> str:
     """``12 by each of ranks 0-3``; ``1 by rank 0, 0 by ranks 1-3``."""
-    by_count: dict[int, list[int]] = {}
-    for rank, count in row.counts:
-        by_count.setdefault(count, []).append(rank)
+    by_count = by_value(row.counts)
     if len(by_count) == 1:
         ((count, ranks),) = by_count.items()
         return f"{count} by {'each of ' if len(ranks) > 1 else ''}{ranks_in_words(ranks)}"

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from ddpnb.model import phrases
+from ddpnb.model.split import by_value
 from ddpnb.model.tensors import MAX_NAME, TensorFacts, ValueDifference
 from ddpnb.render import markup
 from ddpnb.render.terminal import table
@@ -122,9 +123,7 @@ def _sentences(found: Shown) -> list[tuple[str, str]]:
     said += [("error", f"rank {rank}: {why}") for rank, why in list(found.errors.items())[:8]]
     if found.low is not None:
         said.append(("faint", f"Histogram: {_short(found.low)} to {_short(found.high)}, the same bins on all ranks."))
-    places: dict[str, list[int]] = {}
-    for rank, one in found.ranks.items():
-        places.setdefault(one.where, []).append(rank)
+    places = by_value((rank, one.where) for rank, one in found.ranks.items())
     said += [("faint", f"{phrases.ranks(ranks)}: {where}") for where, ranks in list(places.items())[:8] if where]
     if len(found.ranks) > _RANKS:
         said.append(("faint", f"{_RANKS} of {len(found.ranks)} ranks shown, those that differ first."))

@@ -13,6 +13,7 @@ from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.findings import Diagnosis, Finding, Outcome
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 from ddpnb.rules import command_status, engine, reported, unproven
 from ddpnb.rules.causes import frameworks
 from ddpnb.rules.hosts import with_hosts
@@ -124,10 +125,11 @@ def _with_checkpoints(recording: Recording, findings: list[Finding], outcome: Ou
 
 def _with_faults(recording: Recording, findings: list[Finding]) -> list[Finding]:
     """The first finding begins with the faults that ddpnb itself injected into the run."""
-    found: dict[str, list[int]] = {}
-    for rank, record in sorted(recording.ranks.items()):
-        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered)):
-            found.setdefault(fault, []).append(rank)
+    found = by_value(
+        (rank, fault)
+        for rank, record in sorted(recording.ranks.items())
+        for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered))
+    )
     says = [
         f"ddpnb injected a fault into {phrases.ranks(ranks)} in this run: {shortened(fault, _FAULT)}."
         for fault, ranks in list(found.items())[:_FAULTS]

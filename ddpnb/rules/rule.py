@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ddpnb.facts.digests import split
 from ddpnb.facts.once import once
 from ddpnb.facts.places import Placed
 from ddpnb.facts.snapshot import Part, PerRank, Snapshot
@@ -31,6 +30,7 @@ from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
+from ddpnb.model.split import by_value, split
 
 FEW = 8  # ranks with a line of their own
 MOST_WORDS = 20  # of a summary: it is the title of a card
@@ -269,18 +269,13 @@ def alike(text: str, words: Mapping[int, Mapping[str, str]]) -> tuple[str, ...]:
         >>> alike("{who} [is|are] at {line}.", {0: {"line": "train.py:7"}, 2: {"line": "train.py:7"}})
         ('Ranks 0 and 2 are at train.py:7.',)
     """
-    sides: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for rank, own in words.items():
-        sides.setdefault(tuple(own.items()), []).append(rank)
+    sides = by_value((rank, tuple(own.items())) for rank, own in words.items())
     return tuple(say(text, ranks, **dict(own)) for own, ranks in list(sides.items())[:FEW])
 
 
 def after_verb(texts: Mapping[int, str]) -> tuple[str, ...]:
     """Sentences about ranks of which these are the parts from the verb on, in the past: equal ones once."""
-    sides: dict[str, list[int]] = {}
-    for rank, text in texts.items():
-        sides.setdefault(text, []).append(rank)
-    return tuple(_told(ranks, text) for text, ranks in list(sides.items())[:FEW])
+    return tuple(_told(ranks, text) for text, ranks in list(by_value(texts.items()).items())[:FEW])
 
 
 def _told(ranks: Sequence[int], text: str) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from ddpnb.model.account import Account
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.model.replicas import Model
+from ddpnb.model.samples import width_of
 from ddpnb.timing.quantities import percent, span
 from ddpnb.timing.timeline import COMMUNICATION, Key
 
 _COVERED = 0.99
 _COPY_BYTES = 10 << 20  # copying smaller gradients costs nothing measurable
-_SIZES = {"float64": 8, "complex64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 # DDP writes this once if it searched for unused parameters and found none.
 _NONE_UNUSED = "find_unused_parameters=True was specified in DDP constructor, but did not find any unused parameters"
 
@@ -84,17 +85,10 @@ def _ddp_notes(model: Model, record: RankRecord) -> list[str]:
         lines.append(
             f"If {name} uses the same parameters in every step, static_graph=True avoids the search for unused ones."
         )
-    size = sum(_bytes(tensor) for tensor in model.parameters if tensor.trains)
+    size = sum(math.prod(one.shape) * width_of(one.dtype) for one in model.parameters if one.trains)
     if model.options.get("gradient_as_bucket_view") is False and size >= _COPY_BYTES:
         lines.append(
             f"gradient_as_bucket_view=True would save {name} a copy of its gradients ({size / (1 << 20):,.0f} MiB) "
             "in every step, and their memory."
         )
     return lines
-
-
-def _bytes(tensor: TensorSpec) -> int:
-    count = 1
-    for size in tensor.shape:
-        count *= max(0, size)
-    return count * _SIZES.get(tensor.dtype.removeprefix("torch."), 4)

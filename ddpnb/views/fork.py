@@ -10,6 +10,7 @@ from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, UNNAMED, Site
 from ddpnb.model.parting import Harmless, Parting, PartingKind, Way
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 from ddpnb.texts import shortened
 
 CONTEXT = 2  # lines before and after the decision
@@ -238,11 +239,8 @@ def _values(parting: Parting) -> list[str]:
     names = list(dict.fromkeys(name for values in parting.values.values() for name in values))
     by_name: dict[str, list[tuple[str, list[int]]]] = {}
     for name in names:
-        groups: dict[str, list[int]] = {}
-        for rank, values in sorted(parting.values.items()):
-            if name in values:
-                groups.setdefault(values[name], []).append(rank)
-        by_name[name] = sorted(groups.items(), key=lambda group: not set(group[1]) <= set(parting.odd))
+        known = ((rank, values[name]) for rank, values in sorted(parting.values.items()) if name in values)
+        by_name[name] = sorted(by_value(known).items(), key=lambda group: not set(group[1]) <= set(parting.odd))
     names.sort(key=lambda name: len(by_name[name]) == 1)
     return [f"{shortened(name, _VALUE)} = {_by_rank(by_name[name], parting.ranks)} (now)" for name in names[:_NAMES]]
 
@@ -280,11 +278,8 @@ def _line(to: Site, site: Site) -> str:
 
 def unknown(recording: Recording) -> list[str]:
     """Of which ranks paths are not recorded, in whole or in part, and why."""
-    missing: dict[str, list[int]] = {}
-    for rank, record in sorted(recording.ranks.items()):
-        if why := _unknown(record):
-            missing.setdefault(why, []).append(rank)
-    return [f"{phrases.ranks(ranks, True)}: {why}" for why, ranks in missing.items()]
+    missing = by_value((rank, _unknown(record)) for rank, record in sorted(recording.ranks.items()))
+    return [f"{phrases.ranks(ranks, True)}: {why}" for why, ranks in missing.items() if why]
 
 
 def _unknown(record: RankRecord) -> str:

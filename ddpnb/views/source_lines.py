@@ -15,6 +15,7 @@ from ddpnb.model.events.runs import LinesNotRecorded
 from ddpnb.model.executed_lines import ExecutedLines
 from ddpnb.model.names import given_name
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 from ddpnb.source.code_lines import code_lines
 from ddpnb.views.run_parts import WHOLE, RunPart, parts_of
 
@@ -91,10 +92,9 @@ def source_view(recording: Recording, file: str | None = None, window: int | str
     part, said = _chosen(parts, window)
     unsure = tuple(rank for rank, lines in recorded.items() if lines.dropped)
     sure = [rank for rank in recorded if rank not in unsure]
-    ran: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for rank in recorded:
-        for at in dict.fromkeys((site.file, site.line) for site in part.ran[rank]):
-            ran[at].append(rank)
+    ran = by_value(
+        (rank, at) for rank in recorded for at in dict.fromkeys((site.file, site.line) for site in part.ran[rank])
+    )
     apart = {at for at, ranks in ran.items() if any(rank not in ranks for rank in sure)}
     files = tuple(dict.fromkeys(line.site.file for lines in recorded.values() for line in lines.lines))
     chosen = _file(files, file) if file is not None else _default(recording, recorded, part, apart) or files[0]
@@ -236,11 +236,8 @@ def _elsewhere(parting: tuple[str, ...], chosen: str) -> list[str]:
 
 def _not_recorded(recording: Recording) -> list[str]:
     """Of which ranks lines are not known, and why."""
-    missing: dict[str, list[int]] = defaultdict(list)
-    for rank, record in sorted(recording.ranks.items()):
-        if why := _why(record):
-            missing[why].append(rank)
-    return [f"Executed lines of {phrases.ranks(ranks)} are {why}." for why, ranks in missing.items()]
+    missing = by_value((rank, _why(record)) for rank, record in sorted(recording.ranks.items()))
+    return [f"Executed lines of {phrases.ranks(ranks)} are {why}." for why, ranks in missing.items() if why]
 
 
 def _why(record: RankRecord) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 import pytest
@@ -61,7 +60,6 @@ def test_the_current_device_is_recorded_where_cuda_is_in_use():
     assert phases.device() == f"cuda:{torch.cuda.current_device()}"
 
 
-@pytest.mark.skipif(os.system("command -v nvidia-smi >/dev/null") != 0, reason="there is no nvidia-smi")
 def test_what_the_doctor_is_told():
     driver, *devices = doctor.checks()
     assert driver.name == "driver" and driver.details["driver"] and driver.details["cuda"], driver
@@ -83,6 +81,5 @@ def test_which_gpus_reach_each_other():
     assert len(told) >= 2
     for one, others in told.items():
         assert others == [n for n in map(int, told) if n != int(one) and torch.cuda.can_device_access_peer(int(one), n)]
-    if os.system("command -v nvidia-smi >/dev/null") == 0:
-        (links,) = [one for one in doctor.checks() if one.name == "links"]
-        assert links.state in ("ok", "warning") and links.details, links
+    (links,) = [one for one in doctor.checks() if one.name == "links"]
+    assert links.state in ("ok", "warning") and links.details, links

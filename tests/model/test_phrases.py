@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Group, Signature, Site
+from ddpnb.model.codec import JSON
 from ddpnb.model.phrases import undecided
 
 
@@ -14,7 +15,7 @@ def test_a_tie_is_told_with_its_sides():
 
 
 def test_a_call_whose_names_had_no_room_in_the_box():
-    unnamed = Call(6, Group.from_json({}), 7, Signature.from_json({}), Site.from_json({}), CallState.WAITING)
+    unnamed = Call(6, Group.from_json({}), 7, JSON.read(Signature, {}), Site.from_json({}), CallState.WAITING)
     text = phrases.in_call(unnamed)
     assert text.startswith("unnamed call #7 of an unknown group") and "its name was not recorded" in text
     for shown in (text, str(unnamed.signature), str(unnamed.site), phrases.at(unnamed.site)):
@@ -24,7 +25,7 @@ def test_a_call_whose_names_had_no_room_in_the_box():
 def test_names_from_a_box_do_not_drive_a_terminal():
     odd = "\x1b[31mred\x07\n"
     site, group = Site.from_json({"function": odd, "line": 3}), Group.from_json({"label": odd, "name": odd})
-    for name in (site.function, group.label, group.name, Signature.from_json({"op": odd}).op):
+    for name in (site.function, group.label, group.name, JSON.read(Signature, {"op": odd}).op):
         assert name.isprintable() and "red" in name
 
 

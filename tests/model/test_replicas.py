@@ -7,8 +7,9 @@ import math
 import pytest
 
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.codec import JSON
 from ddpnb.model.names import UNDECODABLE
-from ddpnb.model.replicas import Model, Sample, TensorSpec
+from ddpnb.model.replicas import Model, Sample, TensorSpec, model_of
 
 
 def test_a_model_comes_back_from_json():
@@ -20,7 +21,7 @@ def test_a_model_comes_back_from_json():
         ],
         "options": {"device_ids": None}, "site": {"file": "train.py", "line": 7, "function": "main"}, "more": 1,
     }  # fmt: skip
-    model = Model.from_json(told)
+    model = model_of(told)
     assert (model.number, model.wrapper, model.group, model.ranks) == (2, "DistributedDataParallel", "0,1#0", (0, 1))
     assert model.parameters == (TensorSpec("fc.weight", (2, 3), "float32", "cuda:1", kind="Linear"),)
     assert model.buffers == (TensorSpec("bn.running_mean", (3,), "float32", "cpu", False, True, "", True),)
@@ -28,9 +29,9 @@ def test_a_model_comes_back_from_json():
 
 
 def test_what_is_missing_has_a_value_all_the_same():
-    assert Model.from_json({}) == Model(0)
-    assert TensorSpec.from_json({}) == TensorSpec("?")
-    assert len(TensorSpec.from_json({"name": "x" * 5000}).name) == 400
+    assert model_of({}) == Model(0)
+    assert JSON.read(TensorSpec, {}) == TensorSpec("?")
+    assert len(JSON.read(TensorSpec, {"name": "x" * 5000}).name) == 400
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_what_is_missing_has_a_value_all_the_same():
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_as_such(value):
     with pytest.raises(UNDECODABLE):  # who reads the files of the ranks catches these
-        Model.from_json(value)
+        model_of(value)
 
 
 @pytest.mark.parametrize(

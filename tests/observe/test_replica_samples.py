@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from ddpnb.model.replicas import UNWRAPPED, Model
+from ddpnb.model.replicas import UNWRAPPED, Model, model_of
 from ddpnb.observe.replica_samples import ReplicaSamples
 from ddpnb.recorder.samples import SampleFile
 
@@ -80,7 +80,7 @@ def test_samples_and_models_of_each_rank(run):
     (sample,) = run.samples.samples(1)
     assert (sample.kind, sample.training) == ("forward", 1.0)
     assert {name: (digest.hash, digest.norm) for name, digest in sample.digests.items()} == {"w": (2, 2), "b": (5, 5)}
-    assert run.samples.models(0) == (Model.from_json(MODEL),)
+    assert run.samples.models(0) == (model_of(MODEL),)
 
 
 def test_nothing_is_there_yet(tmp_path):
@@ -202,8 +202,8 @@ def test_a_folder_that_cannot_be_read_for_a_while(run):
     follower = ReplicaSamples(str(link), [0], 1, lambda *_: None)
     for target, models in (
         ("no folder", ()),
-        (".", (Model.from_json(MODEL),)),
-        ("no folder", (Model.from_json(MODEL),)),
+        (".", (model_of(MODEL),)),
+        ("no folder", (model_of(MODEL),)),
     ):
         link.unlink(missing_ok=True)
         link.symlink_to(target)

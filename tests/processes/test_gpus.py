@@ -9,50 +9,19 @@ import pynvml
 import pytest
 
 from ddpnb.processes import gpus
+from tests.processes.nvml_like import GONE, MIB, busy, install, memory
 
-MIB = 1 << 20
-GONE = pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
-LACKS = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 without_driver = pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a driver")
 
 
 @pytest.fixture
 def driver(monkeypatch):
     """A driver with these devices: what each answers, or the error that it raises."""
-    queries = []
-
-    def install(*devices):
-        def answer(name):
-            def ask(device, *_):
-                queries.append(name)
-                found = devices[device].get(name, LACKS)
-                if isinstance(found, pynvml.NVMLError):
-                    raise found
-                return found
-
-            return ask
-
-        monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
-        monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: len(devices))
-        monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda number: number)
-        for name in ("MemoryInfo", "UtilizationRates", "Name", "Temperature", "TotalEccErrors",
-                     "CurrentClocksThrottleReasons", "P2PStatus", "TopologyCommonAncestor", "UUID"):  # fmt: skip
-            monkeypatch.setattr(pynvml, f"nvmlDeviceGet{name}", answer(name))
-        return queries
-
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "_known", {})
     monkeypatch.setattr(gpus, "_numbers", {})
     monkeypatch.setattr(gpus, "_asked_at", -1e9)
-    return install
-
-
-def memory(used, total):
-    return pynvml.c_nvmlMemory_t(used=used * MIB, total=total * MIB)
-
-
-def busy(percent):
-    return pynvml.c_nvmlUtilization_t(gpu=percent)
+    return lambda *devices: install(monkeypatch, *devices)
 
 
 def test_memory_and_utilisation_by_device(driver):
@@ -82,6 +51,14 @@ def test_what_a_device_does_not_tell_is_left_out(driver, answers, told):
     driver(answers)
     gpus._ask()
     assert gpus._known == {0: told}
+
+
+def test_a_device_that_is_lost_hides_no_other(driver):
+    driver(GONE, {"MemoryInfo": memory(10, 20), "UUID": "GPU-8f3a"})
+    gpus._ask()
+    assert gpus._known == {1: {"device_memory": 10 * MIB, "device_total": 20 * MIB}} and gpus._numbers == {
+        "GPU-8f3a": 1
+    }
 
 
 @pytest.mark.parametrize(

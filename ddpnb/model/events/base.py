@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import base64
 import math
-import types
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
-from functools import cache, partial
+from functools import cache
 from typing import (
     Any,
     ClassVar,
@@ -20,15 +19,13 @@ from typing import (
     NewType,
     Self,
     TypeVar,
-    Union,
     cast,
     dataclass_transform,
-    get_args,
-    get_origin,
     get_type_hints,
 )
 
 from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.model.codec import NUMERALS, Codec, Reader, numeral, object_in
 from ddpnb.model.names import UNDECODABLE
 
 EventState = Literal["open", "done", "failed"]
@@ -37,7 +34,6 @@ LongText = NewType("LongText", str)
 
 _LONGEST, _LONGER = 4000, 4 << 20  # characters of a text, and of a long one
 _DEEPEST = 6  # of facts inside facts
-_INTEGERS = range(-(1 << 63), 1 << 63)
 _ENVELOPE = frozenset({"site", "state", "began_ns", "ended_ns"})
 _PLACE = frozenset({"file", "line", "function", "via"})
 
@@ -210,7 +206,7 @@ class _Known:
     default: Any
     written: Any  # of the default
     rest: bool  # it holds all other facts
-    convert: Callable[[Any, int], Any]
+    convert: Reader
 
 
 @cache
@@ -220,7 +216,7 @@ def fields_of(kind: type[Facts]) -> tuple[_Known, ...]:
     def known(of: Field[Any]) -> _Known:
         default = of.default if of.default_factory is MISSING else of.default_factory()
         key = of.metadata.get("key", of.name)
-        return _Known(of.name, key, default, _json(default), "rest" in of.metadata, _converter(hints[of.name]))
+        return _Known(of.name, key, default, _json(default), "rest" in of.metadata, _FACTS.reader(hints[of.name]))
 
     mine = cast("tuple[Field[Any], ...]", fields(kind))  # type: ignore[arg-type]
     return tuple(known(of) for of in mine if of.name not in _ENVELOPE and of.name != "named")
@@ -246,28 +242,6 @@ def _json(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value.facts() if isinstance(value, Facts) else value
-
-
-def _converter(hint: Any) -> Callable[[Any, int], Any]:
-    """What reads a fact of this type; it raises one of ``UNDECODABLE`` for anything else."""
-    origin, inner = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        (other,) = (one for one in inner if one is not types.NoneType)
-        return partial(_optional, _converter(other))
-    if origin is tuple:
-        return _integers if inner[0] is int else partial(_several, _converter(inner[0]))
-    if origin is Mapping:
-        return partial(_mapping, _converter(inner[1]))
-    if isinstance(hint, type) and issubclass(hint, Facts):
-        return partial(_part, hint)
-    return _PLAIN.get(hint, lambda value, _: value)
-
-
-def _integer(value: Any, _depth: int = 0) -> int:
-    number = int(value) if type(value) is str and len(value) <= 20 else value
-    if type(number) is not int or number not in _INTEGERS:
-        raise ValueError("not an integer")
-    return number
 
 
 def _number(value: Any, _depth: int) -> float:
@@ -298,47 +272,42 @@ def _flag(value: Any, _depth: int) -> bool:
     return bool(value)
 
 
-def _optional(convert: Callable[[Any, int], Any], value: Any, depth: int) -> Any:
-    return None if value is None else convert(value, depth)
+class _Facts(Codec):
+    """Of several, and of a mapping, what is wrong is left out."""
+
+    PLAIN: ClassVar[Mapping[Any, Reader]] = {
+        int: numeral,
+        float: _number,
+        str: _text,
+        bool: _flag,
+        LongText: _long_text,
+        bytes: _bytes,
+    }
+
+    def several(self, read: Reader, value: Any, depth: int) -> tuple[Any, ...]:
+        if read is numeral and type(value) is list:  # ranks may be many
+            numbers = cast("list[Any]", value)
+            if set(map(type, numbers)) == {int} and min(numbers) in NUMERALS and max(numbers) in NUMERALS:
+                return tuple(numbers)
+        if not isinstance(value, (list, tuple)):
+            raise TypeError("not a list")
+        found: list[Any] = []
+        for one in cast("list[Any]", value):
+            with suppress(*UNDECODABLE):
+                found.append(read(one, depth))
+        return tuple(found)
+
+    def mapping(self, key: Reader, read: Reader, value: Any, depth: int) -> dict[str, Any]:  # noqa: ARG002
+        found: dict[str, Any] = {}
+        for name, one in object_in(value).items():
+            with suppress(*UNDECODABLE):
+                found[str(name)] = read(one, depth)
+        return found
+
+    def object(self, kind: type[Facts], value: Any, depth: int) -> Any:
+        if depth >= _DEEPEST:
+            raise TypeError("facts are too deep")
+        return kind.read(object_in(value), depth + 1)
 
 
-def _several(convert: Callable[[Any, int], Any], value: Any, depth: int) -> tuple[Any, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise TypeError("not a list")
-    found: list[Any] = []
-    for one in cast("list[Any]", value):
-        with suppress(*UNDECODABLE):
-            found.append(convert(one, depth))
-    return tuple(found)
-
-
-def _integers(value: Any, depth: int) -> tuple[int, ...]:
-    ranks = cast("list[Any]", value) if isinstance(value, list) else []  # may be long
-    usual = set(map(type, ranks)) == {int} and min(ranks) in _INTEGERS and max(ranks) in _INTEGERS
-    return tuple(ranks) if usual else _several(_integer, value, depth)
-
-
-def _mapping(convert: Callable[[Any, int], Any], value: Any, depth: int) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError("not a mapping")
-    found: dict[str, Any] = {}
-    for key, one in cast("Mapping[Any, Any]", value).items():
-        with suppress(*UNDECODABLE):
-            found[str(key)] = convert(one, depth)
-    return found
-
-
-def _part(kind: type[Facts], value: Any, depth: int) -> Any:
-    if not isinstance(value, Mapping) or depth >= _DEEPEST:
-        raise TypeError("not facts")
-    return kind.read(cast("Mapping[str, Any]", value), depth + 1)
-
-
-_PLAIN: dict[Any, Callable[[Any, int], Any]] = {
-    int: _integer,
-    float: _number,
-    str: _text,
-    bool: _flag,
-    LongText: _long_text,
-    bytes: _bytes,
-}
+_FACTS = _Facts()

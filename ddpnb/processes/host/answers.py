@@ -24,8 +24,9 @@ class Answer:
     absent: bool = False
 
 
-def answer(*command: str, timeout: float = ANSWER_S) -> Answer:
-    """Run a command for at most this many seconds. Its output goes to files: no child of it can keep this process waiting."""
+def answer(*command: str, timeout: float = ANSWER_S, name: str = "") -> Answer:
+    """Run a command, which is called ``name``, for at most this many seconds. Its output goes to files: no child of it can keep this process waiting."""
+    name = name or command[0]
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
             process = subprocess.Popen(
@@ -37,20 +38,20 @@ def answer(*command: str, timeout: float = ANSWER_S) -> Answer:
                 env={**os.environ, "LC_ALL": "C"},
             )
         except FileNotFoundError:
-            return Answer(trouble=f"there is no {command[0]}", absent=True)
+            return Answer(trouble=f"there is no {name}", absent=True)
         except OSError as error:
-            return Answer(trouble=f"{command[0]} cannot be run: {error.strerror}")
+            return Answer(trouble=f"{name} cannot be run: {error.strerror}")
         try:
             status = process.wait(timeout)
         except subprocess.TimeoutExpired:
-            return Answer(trouble=f"{command[0]} did not answer within {timeout:g} s")
+            return Answer(trouble=f"{name} did not answer within {timeout:g} s")
         finally:
             if process.poll() is None:
                 descendants.end_child(process, _END_S)
         text, said = _read(out), _read(err)
     if status:
         lines = [*text.strip().splitlines()[:1], *said.strip().splitlines()[:1]]
-        return Answer(text, f"{command[0]} failed with status {status}: {'; '.join(lines)[:300]}")
+        return Answer(text, f"{name} failed with status {status}: {'; '.join(lines)[:300]}")
     return Answer(text)
 
 

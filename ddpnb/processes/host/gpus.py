@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from ddpnb.model.checks import Check
+from ddpnb.model.names import UNDECODABLE
 from ddpnb.processes.host import topology
 from ddpnb.processes.host.answers import Answer, answer
-from ddpnb.processes.host.nvidia_smi import Driver, Gpu, Process, parse
+from ddpnb.processes.host.nvml import Driver, Gpu, Process
 from ddpnb.processes.host.owners import owner
 from ddpnb.texts import printable, shortened
 
 _SECTION = "GPUs"
+_ASKING = "ddpnb.processes.host.nvml"  # the module that asks, in a process of its own
 _DEVICES = ("/dev/nvidiactl", "/dev/dxg")
-_SLOWED = {
-    "hw_slowdown": "hardware slowdown",
-    "hw_thermal_slowdown": "too hot",
-    "sw_thermal_slowdown": "too hot",
-    "hw_power_brake_slowdown": "too little power",
-}
 _BUSY = 1 << 30  # bytes that other processes use
 _GIB = 1 << 30
 _BUS = "/sys/bus/pci/devices"
 _NVIDIA, _DISPLAYS = "0x10de", ("0x0300", "0x0302")  # vendor; classes of displays and of accelerators
 _NONE = ("", "-1", "NoDevFiles", "void")  # in CUDA_VISIBLE_DEVICES: none is wanted
-_FAULT = re.compile(r"is lost|fallen off|requires reset", re.IGNORECASE)
 _REPLACE = (
     "Stop using it (CUDA_VISIBLE_DEVICES, or exclude the node), reset it or reboot; report it if it happens again."
 )
@@ -37,12 +33,13 @@ _SHOWN = 3
 
 
 def checks() -> list[Check]:
-    """Ask the driver, by nvidia-smi."""
-    found = answer("nvidia-smi", "-q", "-x")
-    driver, result = of_answer(found, present=any(map(os.path.exists, _DEVICES)), on_bus=on_bus())
+    """Ask the driver, where there is one."""
+    present = any(map(os.path.exists, _DEVICES))
+    found = answer(sys.executable, "-P", "-m", _ASKING, name="NVML") if present else Answer(absent=True)
+    driver, result = of_answer(found, present=present, on_bus=on_bus())
     result += visible(os.environ.get("CUDA_VISIBLE_DEVICES"), len(driver.gpus) if driver is not None else 0)
     if driver is not None and len(driver.gpus) > 1:
-        result += topology.checks(answer("nvidia-smi", "topo", "-m"))
+        result += topology.checks(driver.links)
     return result
 
 
@@ -86,10 +83,10 @@ def visible(chosen: str | None, count: int) -> list[Check]:
 
 
 def of_answer(found: Answer, *, present: bool, on_bus: Sequence[str] = ()) -> tuple[Driver | None, list[Check]]:
-    """The driver and the checks of what nvidia-smi has answered.
+    """The driver and the checks of what it has answered.
 
     Args:
-        found: the answer.
+        found: the output of ``nvml``.
         present: whether the kernel has a driver.
         on_bus: the addresses of GPUs.
     """
@@ -100,38 +97,33 @@ def of_answer(found: Answer, *, present: bool, on_bus: Sequence[str] = ()) -> tu
             "all). Until then, gloo runs on CPUs."
         )
         return None, [Check("GPUs", "warning", told, "DDP208", _SECTION, todo)]
-    if found.absent and not present:
+    if not present:
         return None, [Check("GPUs", "ok", "none; gloo runs on CPUs", section=_SECTION)]
-    if found.absent:
-        told = "the kernel has a driver, but there is no nvidia-smi"
+    try:
+        driver = Driver.read(json.loads(found.text)) if not found.trouble else Driver(error=found.trouble)
+    except UNDECODABLE:
+        driver = Driver(error="NVML printed what cannot be read")
+    if driver.absent:
+        told = "the kernel has a driver, but its library is not there (libnvidia-ml.so.1)"
         todo = "Install it; in a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility."
         return None, [Check("GPUs", "unknown", told, section=_SECTION, todo=todo)]
-    if "No devices were found" in found.text:
+    if driver.error:
+        return None, [_no_answer(driver.error)]
+    if not driver.gpus:
         todo = "Look at the kernel log (dmesg), and at NVIDIA_VISIBLE_DEVICES of a container."
         return None, [Check("GPUs", "warning", "the driver has found no devices", section=_SECTION, todo=todo)]
-    try:
-        driver = parse(found.text) if "<nvidia_smi_log" in found.text else None
-    except ValueError:
-        driver = None
-    if driver is None:
-        return None, [_no_answer(found)]
     told = f"driver {driver.version}, for CUDA {driver.cuda} and older"
     details = {"driver": driver.version, "cuda": driver.cuda}
     checks = [Check("driver", "ok", told, section=_SECTION, details=details)]
-    if found.trouble:  # a part of the devices has answered
-        checks.append(_no_answer(found))
     return driver, [*checks, *(check for gpu in driver.gpus for check in of_gpu(gpu))]
 
 
-def _no_answer(found: Answer) -> Check:
-    why = found.trouble or "nvidia-smi printed what cannot be read"
-    if _FAULT.search(found.text + found.trouble):
-        return Check("GPUs", "warning", why, "DDP206", _SECTION, _REPLACE)
-    hangs = "did not answer" in why
-    todo = "The driver may hang: look at the kernel log (sudo dmesg -T | grep -i xid); a reboot may be needed."
-    if not hangs:
-        todo = "Reload the driver or reboot: after an update, the driver and its library must be the same version."
-    return Check("GPUs", "warning" if hangs else "unknown", why, "DDP206" if hangs else "", _SECTION, todo)
+def _no_answer(why: str) -> Check:
+    if "did not answer" in why:
+        todo = "The driver may hang: look at the kernel log (sudo dmesg -T | grep -i xid); a reboot may be needed."
+        return Check("GPUs", "warning", why, "DDP206", _SECTION, todo)
+    todo = "Reload the driver or reboot: after an update, the driver and its library must be the same version."
+    return Check("GPUs", "unknown", f"NVML failed: {why}" if "NVML" not in why else why, "", _SECTION, todo)
 
 
 def of_gpu(gpu: Gpu) -> list[Check]:
@@ -158,7 +150,7 @@ def _faults(gpu: Gpu) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if gpu.trouble:
         found.append((f"the driver says {gpu.trouble}", _REPLACE))
-    if gpu.uncorrected[0]:
+    if any(gpu.uncorrected[:1]):
         found.append((f"{gpu.uncorrected[0]} uncorrected ECC errors since the driver was loaded", _REPLACE))
     if gpu.exhausted:
         found.append(("a row of its memory could not be replaced", "Have the GPU replaced."))
@@ -166,10 +158,9 @@ def _faults(gpu: Gpu) -> list[tuple[str, str]]:
         found.append(
             ("a part of its memory waits to be taken out of use", f"nvidia-smi --gpu-reset -i {gpu.number}, or reboot.")
         )
-    slowed = list(dict.fromkeys(_SLOWED[reason] for reason in gpu.throttled if reason in _SLOWED))
     too_hot = gpu.celsius is not None and gpu.slows_at is not None and gpu.celsius >= gpu.slows_at
-    if slowed or too_hot:
-        why = ", ".join(slowed or ["too hot"])
+    if gpu.throttled or too_hot:
+        why = ", ".join(gpu.throttled or ["too hot"])
         found.append(
             (f"its clock is throttled ({why})", "Check cooling and power: nvidia-smi -q -d PERFORMANCE,TEMPERATURE.")
         )
@@ -179,11 +170,10 @@ def _faults(gpu: Gpu) -> list[tuple[str, str]]:
 def _use(gpu: Gpu, name: str) -> list[Check]:
     """Other processes on it, and a mode that keeps ranks out."""
     found: list[Check] = []
-    computing = [one for one in gpu.processes if "C" in one.kind]
-    used = sum(one.memory or 0 for one in computing)
-    if used >= _BUSY or (computing and gpu.compute_mode == "Exclusive_Process"):
-        shown = ", ".join(map(_owner, computing[:_SHOWN]))
-        more = f" and {len(computing) - _SHOWN} more" if len(computing) > _SHOWN else ""
+    used = sum(one.memory or 0 for one in gpu.processes)
+    if used >= _BUSY or (gpu.processes and gpu.compute_mode == "Exclusive_Process"):
+        shown = ", ".join(map(_owner, gpu.processes[:_SHOWN]))
+        more = f" and {len(gpu.processes) - _SHOWN} more" if len(gpu.processes) > _SHOWN else ""
         told = f"also used by {shown}{more}: {used / _GIB:.1f} GiB"
         todo = "End them if they are left over, or choose other GPUs with CUDA_VISIBLE_DEVICES."
         found.append(Check(f"{name} in use", "warning", told, "", _SECTION, todo))

@@ -13,7 +13,7 @@ from ddpnb.processes.host import gpus, kernel_log, network, ports, resources, so
 def checks(ranks: int) -> list[Check]:
     """Check this machine for this number of ranks, in the order of the sections.
 
-    It runs dmesg or journalctl, and nvidia-smi, where they are. A check that fails itself is unknown; the others follow.
+    It runs dmesg or journalctl, and asks NVML, where they are. A check that fails itself is unknown; the others follow.
     """
     environment = dict(os.environ)
     parts: dict[str, Callable[[], Sequence[Check]]] = {

@@ -16,16 +16,18 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import psutil
 
-from ddpnb.model.checks import Check
+from ddpnb.model.checks import Check, judged
 from ddpnb.processes.host.variables import several_hosts
 
 _NAME_S = 5.0  # that a name server may take
 _CONNECT_S = 2.0
 _SHOWN = 6
+_SECTION = "network"
+_check = partial(judged, code="DDP110", section=_SECTION)
 Resolve = Callable[[str], tuple[list[str], str]]
 
 
@@ -99,9 +101,9 @@ def loopback() -> Check:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
         with socket.create_connection(listening.getsockname(), timeout=_CONNECT_S):
-            return _check("loopback", "ok", "connections to 127.0.0.1 work")
+            return _check("loopback", "connections to 127.0.0.1 work")
     told = "cannot connect to 127.0.0.1: a firewall, or no network at all"
-    return _check("loopback", "warning", told, "DDP104", "Bring it up (ip link set lo up), and look at iptables -L.")
+    return _check("loopback", told, "Bring it up (ip link set lo up), and look at iptables -L.", code="DDP104")
 
 
 def links(known: Sequence[Interface]) -> Check:
@@ -114,7 +116,8 @@ def links(known: Sequence[Interface]) -> Check:
     told += f"; without an address: {', '.join(empty[:_SHOWN])}" if empty else ""
     six = any(":" in address and not _local(address) for one in known for address in one.addresses)
     details = {one.name: {"up": one.up, "addresses": list(one.addresses)} for one in known}
-    return _check("interfaces", "ok" if up else "warning", f"{told or 'none is up'}{'; IPv6' * six}", details=details)
+    told = f"{told or 'none is up'}{'; IPv6' * six}"
+    return Check("interfaces", "ok" if up else "warning", told, section=_SECTION, details=details)
 
 
 def host_name(name: str, addresses: Sequence[str], trouble: str, known: Sequence[Interface], *, several: bool) -> Check:
@@ -123,17 +126,15 @@ def host_name(name: str, addresses: Sequence[str], trouble: str, known: Sequence
     details = {"name": name, "addresses": list(addresses)}
     if not addresses:
         told = f"{name} does not resolve ({trouble}); gloo takes the loopback instead"
-        return _check("host name", "warning", told, "DDP110", todo, details)
+        return _check("host name", told, todo, details=details)
     told = f"{name} resolves to {', '.join(addresses[:4])}"
     if all(ipaddress.ip_address(one).is_loopback for one in addresses):
-        if several:
-            return _check(
-                "host name", "warning", f"{told}: the other machines cannot reach it", "DDP110", todo, details
-            )
-        return _check("host name", "ok", f"{told}: right on one machine, wrong for several", details=details)
+        if not several:
+            return _check("host name", f"{told}: right on one machine, wrong for several", details=details)
+        return _check("host name", f"{told}: the other machines cannot reach it", todo, details=details)
     if not {*addresses} & {address for one in known for address in one.addresses}:
-        return _check("host name", "warning", f"{told}: not an address of this machine", "DDP110", todo, details)
-    return _check("host name", "ok", told, details=details)
+        return _check("host name", f"{told}: not an address of this machine", todo, details=details)
+    return _check("host name", told, details=details)
 
 
 def gloo(
@@ -148,19 +149,19 @@ def gloo(
         down = [one for one in asked if one in found and not found[one].up]
         if missing or down:
             bad = f"no interface {missing[0]} with an address" if missing else f"{down[0]} is down"
-            return _check("gloo", "warning", f"GLOO_SOCKET_IFNAME={','.join(asked)}: {bad}", "DDP110", todo)
+            return _check("gloo", f"GLOO_SOCKET_IFNAME={','.join(asked)}: {bad}", todo)
         told = ", ".join(f"{one} ({found[one].addresses[0]})" for one in asked)
-        return _check("gloo", "ok", f"uses {told}, as GLOO_SOCKET_IFNAME says", details={"interfaces": asked})
+        return _check("gloo", f"uses {told}, as GLOO_SOCKET_IFNAME says", details={"interfaces": asked})
     address = next((one for one in addresses if _usable(one)), None)
     if address is None:
         told = f"uses the loopback, as {name} resolves to no address of this machine"
-        return _check("gloo", "warning", told, "DDP110", todo)
+        return _check("gloo", told, todo)
     interface = next((one.name for one in known if address in one.addresses), "lo" if _local(address) else "")
     details = {"interfaces": [interface], "address": address}
     told = f"uses {interface} ({address}), to which the host name resolves"
     if several and ipaddress.ip_address(address).is_loopback:
-        return _check("gloo", "warning", f"{told}: the other machines cannot reach it", "DDP110", todo, details)
-    return _check("gloo", "ok", told, details=details)
+        return _check("gloo", f"{told}: the other machines cannot reach it", todo, details=details)
+    return _check("gloo", told, details=details)
 
 
 def nccl(variables: Mapping[str, str], known: Sequence[Interface]) -> Check:
@@ -169,15 +170,15 @@ def nccl(variables: Mapping[str, str], known: Sequence[Interface]) -> Check:
     chosen = nccl_interfaces(asked, variables.get("NCCL_SOCKET_FAMILY", ""), known)
     if not chosen:
         told = f"NCCL_SOCKET_IFNAME={asked} matches no interface that is up" if asked else "no interface is up"
-        return _check("NCCL", "warning", told, "DDP110", f"Set NCCL_SOCKET_IFNAME to one of: {_names(known)}.")
+        return _check("NCCL", told, f"Set NCCL_SOCKET_IFNAME to one of: {_names(known)}.")
     first, *rest = chosen
     told = f"would use {first.name} ({first.addresses[0]})" + (", as NCCL_SOCKET_IFNAME says" if asked else "")
     told += f"; others that match: {', '.join(one.name for one in rest[:_SHOWN])}" if rest else ""
     details = {"interfaces": [one.name for one in chosen]}
     if not asked and first.name.startswith("docker"):
         todo = "Set NCCL_SOCKET_IFNAME to an interface that the other machines reach."
-        return _check("NCCL", "warning", f"{told}: a bridge of containers", "DDP110", todo, details)
-    return _check("NCCL", "ok", told, details=details)
+        return _check("NCCL", f"{told}: a bridge of containers", todo, details=details)
+    return _check("NCCL", told, details=details)
 
 
 def nccl_interfaces(asked: str, family: str, known: Sequence[Interface]) -> list[Interface]:
@@ -223,9 +224,3 @@ def _local(address: str) -> bool:
 
 def _names(known: Sequence[Interface]) -> str:
     return ", ".join(one.name for one in known if one.usable and not one.loopback) or "none that is up has an address"
-
-
-def _check(
-    name: str, state: Any, told: str, code: str = "", todo: str = "", details: Mapping[str, Any] | None = None
-) -> Check:
-    return Check(name, state, told, code, "network", todo, details or {})

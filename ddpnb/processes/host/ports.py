@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import psutil
 
-from ddpnb.model.checks import Check
+from ddpnb.model.checks import Check, judged
 from ddpnb.processes.host.network import Resolve, interfaces, resolve
 from ddpnb.processes.host.owners import owner
 from ddpnb.processes.host.variables import several_hosts
@@ -32,7 +32,7 @@ def master_address(variables: Mapping[str, str], mine: set[str], resolver: Resol
     name = variables.get("MASTER_ADDR", "")
     if not name:
         told = "not set; torchrun and ddpnb set it (on one machine 127.0.0.1 or the host name)"
-        return True, Check("MASTER_ADDR", "ok", told, section="network")
+        return True, judged("MASTER_ADDR", told, section="network")
     addresses, trouble = resolver(name)
     details = {"name": name, "addresses": addresses}
     if not addresses:
@@ -40,18 +40,16 @@ def master_address(variables: Mapping[str, str], mine: set[str], resolver: Resol
             f"{name} does not resolve ({trouble})",
             "Correct it, or use the address: getent hosts NAME on rank 0.",
         )
-        return False, Check("MASTER_ADDR", "warning", told, "DDP104", "network", todo, details)
+        return False, judged("MASTER_ADDR", told, todo, "DDP104", "network", details)
     loops = all(ipaddress.ip_address(one).is_loopback for one in addresses)
     here = loops or bool(mine & {*addresses})
     shown = name if addresses == [name] else f"{name} resolves to {', '.join(addresses[:4])}"
+    told, todo = f"{shown}: {'this machine' if here else 'another machine; whether it can be reached is not tried'}", ""
     if loops and several_hosts(variables):
         told, todo = f"{shown}: each machine means itself", "Set it to the address of the machine of rank 0."
-        return here, Check("MASTER_ADDR", "warning", told, "DDP104", "network", todo, details)
-    if not here and any(variables.get(one) == "0" for one in _FIRST):
+    elif not here and any(variables.get(one) == "0" for one in _FIRST):
         told, todo = f"{shown}: not this machine, but rank 0 is here", "Set it to an address of this machine."
-        return here, Check("MASTER_ADDR", "warning", told, "DDP104", "network", todo, details)
-    told = f"{shown}: {'this machine' if here else 'another machine; whether it can be reached is not tried'}"
-    return here, Check("MASTER_ADDR", "ok", told, section="network", details=details)
+    return here, judged("MASTER_ADDR", told, todo, "DDP104", "network", details)
 
 
 def master_port(variables: Mapping[str, str], dynamic: tuple[int, int] | None, *, here: bool) -> Check:
@@ -59,7 +57,7 @@ def master_port(variables: Mapping[str, str], dynamic: tuple[int, int] | None, *
     text = variables.get("MASTER_PORT", "")
     if text and not (text.isdecimal() and 0 < int(text) < 1 << 16):
         told, todo = f"{text} is not the number of a port", "Set a number from 1024 to 65535."
-        return Check("MASTER_PORT", "warning", told, "DDP101", "network", todo)
+        return judged("MASTER_PORT", told, todo, "DDP101", "network")
     port = int(text or _DEFAULT)
     who = listeners(port) if here else []
     details = {"port": port, "listeners": who, "ephemeral": list(dynamic or ())}
@@ -67,15 +65,15 @@ def master_port(variables: Mapping[str, str], dynamic: tuple[int, int] | None, *
     if who:
         told = f"{port}{' (the default)' * (not text)} is taken by {', '.join(who)}"
         todo = "Choose another (MASTER_PORT, torchrun --master-port), or end that process."
-        return Check("MASTER_PORT", "warning", told, "DDP105", "network", todo, details)
+        return judged("MASTER_PORT", told, todo, "DDP105", "network", details)
     if dynamic and dynamic[1] - dynamic[0] < _NARROW:
         todo = "sysctl net.ipv4.ip_local_port_range='32768 60999': each pair of ranks needs ports."
-        return Check("MASTER_PORT", "warning", f"{kernel}: few", "DDP705", "network", todo, details)
+        return judged("MASTER_PORT", f"{kernel}: few", todo, "DDP705", "network", details)
     told = f"{port}{' (the default)' * (not text)} is free" if here else f"{port} on another machine"
     if text and dynamic and dynamic[0] <= port <= dynamic[1]:
         told += f", but {kernel}: it may be taken by chance"
     told += "; a firewall between machines cannot be seen"
-    return Check("MASTER_PORT", "ok", told, section="network", details=details)
+    return judged("MASTER_PORT", told, section="network", details=details)
 
 
 def ephemeral() -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from ddpnb.model.checks import Check
+from ddpnb.model.checks import Check, judged
 from ddpnb.processes import machine
 
 _FILES, _GIB = 4096, 1 << 30
@@ -35,13 +35,11 @@ def cores(facts: Mapping[str, Any], ranks: int, variables: Mapping[str, str]) ->
     told = f"{count:g} cores for {ranks} rank{'s' * (ranks > 1)}"
     threads = variables.get("OMP_NUM_THREADS", "")
     details = {"cores": count, "OMP_NUM_THREADS": threads}
+    todo = ""
     if threads.isdigit() and int(threads) * ranks >= 4 * max(count, 1):
-        fits = max(1, int(count / ranks))
-        return Check(
-            "cores", "warning", f"{told}, with OMP_NUM_THREADS={threads} each", "DDP704",
-            todo=f"Set OMP_NUM_THREADS={fits}, or unset it: torchrun and ddpnb set 1.", details=details,
-        )  # fmt: skip
-    return Check("cores", "ok", told, details=details)
+        told += f", with OMP_NUM_THREADS={threads} each"
+        todo = f"Set OMP_NUM_THREADS={max(1, int(count / ranks))}, or unset it: torchrun and ddpnb set 1."
+    return judged("cores", told, todo, "DDP704", details=details)
 
 
 def memory(facts: Mapping[str, Any]) -> Check:
@@ -52,13 +50,10 @@ def memory(facts: Mapping[str, Any]) -> Check:
     limited = total < psutil.virtual_memory().total
     told = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB available{' (limit of the control group)' * limited}"
     details = {"available": free, "total": total, "limited": limited, "oom_kills": facts.get("oom_kills")}
-    kills = facts.get("oom_kills")
-    if kills:
+    if kills := facts.get("oom_kills"):
         told = f"{told}; the OOM killer has killed {kills} processes here"
-    elif free > _GIB:
-        return Check("memory", "ok", told, details=details)
     todo = "Use fewer ranks or data loader workers, smaller batches, or a larger limit for the container."
-    return Check("memory", "warning", told, "DDP706", todo=todo, details=details)
+    return judged("memory", told, todo if kills or free <= _GIB else "", "DDP706", details=details)
 
 
 def shared_memory(facts: Mapping[str, Any]) -> Check:
@@ -67,10 +62,8 @@ def shared_memory(facts: Mapping[str, Any]) -> Check:
         return Check("/dev/shm", "unknown", "not present")
     free, total = facts["shm_free"], facts["shm_total"]
     told, details = f"{free / _GIB:.2f} of {total / _GIB:.2f} GiB free", {"free": free, "total": total}
-    if free >= _GIB:
-        return Check("/dev/shm", "ok", told, details=details)
     todo = "In a container: docker run --shm-size=8g, or --ipc=host; else remove old files from it."
-    return Check("/dev/shm", "warning", told, "DDP506", todo=todo, details=details)
+    return judged("/dev/shm", told, todo if free < _GIB else "", "DDP506", details=details)
 
 
 def limits() -> list[Check]:
@@ -84,13 +77,8 @@ def limits() -> list[Check]:
         return [Check("open files", "unknown", "not available on this system")]
     details = {"soft": soft, "hard": hard, "locked_memory": locked}
     told = f"soft limit {_amount(soft)} per process (hard limit {_amount(hard)})"
-    low = 0 <= soft < _FILES
-    found = [
-        Check(
-            "open files", "warning" if low else "ok", told, "DDP705" if low else "",
-            todo=f"ulimit -n {_amount(hard) if hard > 0 else 65536}, before the ranks start." if low else "", details=details,
-        )
-    ]  # fmt: skip
+    todo = f"ulimit -n {_amount(hard) if hard > 0 else 65536}, before the ranks start."
+    found = [judged("open files", told, todo if 0 <= soft < _FILES else "", "DDP705", details=details)]
     if os.path.isdir(_INFINIBAND) and os.listdir(_INFINIBAND):
         found.append(locked_memory(locked, most))
     return found
@@ -100,10 +88,10 @@ def locked_memory(soft: int, hard: int) -> Check:
     """The limit of memory that RDMA may register; -1: none."""
     details = {"soft": soft, "hard": hard}
     if soft < 0:
-        return Check("locked memory", "ok", "unlimited, as InfiniBand needs it", details=details)
+        return judged("locked memory", "unlimited, as InfiniBand needs it", details=details)
     told = f"limited to {soft >> 10} KiB: InfiniBand cannot register its buffers"
     todo = "ulimit -l unlimited (docker run --ulimit memlock=-1; LimitMEMLOCK=infinity of a service)."
-    return Check("locked memory", "warning", told, "DDP705", todo=todo, details=details)
+    return judged("locked memory", told, todo, "DDP705", details=details)
 
 
 def disk(folders: tuple[str, ...]) -> Check:
@@ -117,10 +105,8 @@ def disk(folders: tuple[str, ...]) -> Check:
     if not free:
         return Check("disk", "unknown", "its free space cannot be read")
     told = ", ".join(f"{space / _GIB:.1f} GiB free in {folder}" for folder, space in free.items())
-    if min(free.values()) >= _GIB:
-        return Check("disk", "ok", told, details={"free": free})
     todo = "Remove what is not needed, or set TMPDIR: checkpoints and logs need space."
-    return Check("disk", "warning", told, "DDP705", todo=todo, details={"free": free})
+    return judged("disk", told, todo if min(free.values()) < _GIB else "", "DDP705", details={"free": free})
 
 
 def _amount(limit: int) -> str:

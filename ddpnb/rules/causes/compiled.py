@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from ddpnb.facts.compilations import described, named
-from ddpnb.facts.digests import split
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import in_backward
 from ddpnb.model import phrases
@@ -17,6 +16,7 @@ from ddpnb.model.collectives import call_in
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value, split
 from ddpnb.rules.rule import Draft, family, refined, title
 
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)
@@ -114,10 +114,7 @@ def _alone(recording: Recording, now: Mapping[int, Call], backward: frozenset[Si
         return {}
     counts = {rank: Counter((one.site, one.library) for one in some) for rank, some in made.items()}
     calls = {call.site: call for call in now.values()}
-    known: dict[tuple[object, ...], list[int]] = {}
-    for rank, some in made.items():
-        for function in dict.fromkeys(map(_function, some)):
-            known.setdefault(function, []).append(rank)
+    known = by_value((rank, one) for rank, some in made.items() for one in dict.fromkeys(map(_function, some)))
 
     @cache
     def least(function: tuple[object, ...], key: tuple[Site, str]) -> int:

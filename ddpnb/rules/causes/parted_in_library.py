@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 
 from ddpnb.facts.stacks import frames_at
@@ -11,6 +10,7 @@ from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.split import by_value
 from ddpnb.model.stacks import Frame
 from ddpnb.rules.causes.frameworks import framework_call
 from ddpnb.rules.rule import Draft, refined
@@ -35,9 +35,7 @@ def parted(standings: Mapping[int, Standing], finding: Finding) -> Draft | None:
     at = {rank: frames[depth] for rank, frames in inside.items()}
     if len({(frame.file, frame.function) for frame in at.values()}) > 1:
         return None
-    sides: dict[str, list[int]] = defaultdict(list)
-    for rank in ranks:
-        sides[inside[rank][depth + 1].function].append(rank)
+    sides = by_value((rank, inside[rank][depth + 1].function) for rank in ranks)
     if len(sides) < 2:
         return None
     function, site = at[ranks[0]].function, standings[ranks[0]].site

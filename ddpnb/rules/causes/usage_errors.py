@@ -9,6 +9,7 @@ from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
+from ddpnb.model.split import by_value
 from ddpnb.rules.rule import Draft, family, refined
 from ddpnb.texts import shortened
 
@@ -38,9 +39,7 @@ def refused_arguments(snap: Snapshot) -> Iterable[Draft]:
 
 
 def _in_words(snap: Snapshot, finding: Finding, told: Mapping[int, str]) -> Draft:
-    messages: dict[str, list[int]] = {}
-    for rank, message in told.items():
-        messages.setdefault(message, []).append(rank)
+    messages = by_value(told.items())
     summary = f"{REFUSED} on {phrases.ranks(finding.culprits)}: " + (
         next(iter(messages))
         if len(messages) == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
 
-from ddpnb.facts.digests import split
 from ddpnb.facts.loading import (
     Loading,
     Loop,
@@ -21,6 +20,7 @@ from ddpnb.facts.places import Timed
 from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.events.data import DatasetSeen, ReplicatedTensor, Rows
+from ddpnb.model.split import split
 from ddpnb.rules.data.samplers import differ, likely, same
 from ddpnb.rules.rule import Draft, each, say
 

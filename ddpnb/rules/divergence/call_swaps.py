@@ -13,6 +13,7 @@ from ddpnb.model.collectives import Collective, collectives
 from ddpnb.model.events.models import CommHook
 from ddpnb.model.findings import FindingType, Hint
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import by_value
 from ddpnb.rules.rule import Draft, family, say
 from ddpnb.source.branches import function_at, relation
 
@@ -118,10 +119,10 @@ def _alike(common: Sequence[Collective]) -> dict[int, list[int]]:
 
     What is true of the first is true of all, and most often there are two kinds: the root and the others.
     """
-    found: dict[tuple[object, ...], list[int]] = defaultdict(list)
-    for rank in sorted(common[0].calls) if common else ():
-        made = [collective.calls[rank] for collective in common]
-        found[tuple((one.site, one.site.via, one.signature.agreed) for one in made)].append(rank)
+    made = {rank: [one.calls[rank] for one in common] for rank in sorted(common[0].calls)} if common else {}
+    found = by_value(
+        (rank, tuple((one.site, one.site.via, one.signature.agreed) for one in calls)) for rank, calls in made.items()
+    )
     return {ones[0]: ones for ones in found.values()}
 
 

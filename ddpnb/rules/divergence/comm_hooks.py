@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable
 
 from ddpnb.facts.digests import members
@@ -11,6 +10,7 @@ from ddpnb.facts.going_on import going_on
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model.events.models import CommHook
 from ddpnb.model.recording import RankRecord
+from ddpnb.model.split import by_value
 from ddpnb.rules.rule import Draft, differ, rule
 
 _PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)
@@ -23,10 +23,11 @@ def comm_hooks(snap: Snapshot) -> Iterable[Draft]:
     """Communication hooks differ between ranks that reduce a model together."""
     if not any(record.events(CommHook) for record in snap.ranks.values()):
         return ()
-    groups: dict[str, list[int]] = defaultdict(list)
-    for rank, record in snap.ranks.items():
-        for group in {model.group for model in record.models if model.wrapper}:
-            groups[group].append(rank)
+    groups = by_value(
+        (rank, group)
+        for rank, record in snap.ranks.items()
+        for group in {model.group for model in record.models if model.wrapper}
+    )
     alone = [rank for rank, record in snap.ranks.items() if not any(model.wrapper for model in record.models)]
     for group, ranks in sorted(groups.items()):
         if len(ranks) < 2:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.digests import by_group, members, models_of, split
+from ddpnb.facts.digests import by_group, members, models_of
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import FindingType
 from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.model.split import split
 from ddpnb.rules.rule import Draft, family, say
 
 MODEL_DIFFERS = FindingType("DDP403", "model-differs", ways_part=True)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 
 from ddpnb.facts.departures import by_habit
-from ddpnb.facts.digests import Split
 from ddpnb.facts.endings import is_consequence, is_fence_stop
 from ddpnb.facts.mismatches import caught, raised_in
 from ddpnb.facts.paths.partings import parting
@@ -20,6 +19,7 @@ from ddpnb.model.collectives import Collective, MatchState, root_of
 from ddpnb.model.ending import Ending
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
+from ddpnb.model.split import Split
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import stops_of
 from ddpnb.rules.rule import Draft, family, title

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ddpnb.facts import hints
-from ddpnb.facts.digests import Split, split
 from ddpnb.facts.places import where
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import Standing
@@ -16,6 +15,7 @@ from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.split import split
 from ddpnb.rules.hangs.table import stops_of
 from ddpnb.rules.rule import Draft, family, title
 
@@ -197,17 +197,13 @@ def _unlike_lists(standings: Mapping[int, Standing]) -> tuple[list[int], tuple[t
     groups = {rank: _of_all(s.record) for rank, s in standings.items()}
     made = {rank: [group.ranks for group in found] for rank, found in groups.items()}
     for turn in range(max(map(len, made.values()), default=0)):
-        sides: dict[tuple[int, ...], list[int]] = {}
-        for rank in sorted(made):
-            if turn < len(made[rank]):
-                sides.setdefault(made[rank][turn], []).append(rank)
-        if len(sides) > 1:
-            ordered = sorted(sides.values(), key=lambda side: (-len(side), side[0]))
+        found = split({rank: mine[turn] for rank, mine in made.items() if turn < len(mine)})
+        if found.differs:
+            ordered = list(map(list, found.sides))
             lines = {groups[side[0]][turn].site.line for side in ordered}
             left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
             if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
                 return left_out[0], (), turn
-            found = Split(tuple(map(tuple, ordered)))
             return list(found.culprits), found.sides, turn
     return [], (), 0
 

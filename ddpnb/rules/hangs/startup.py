@@ -14,6 +14,7 @@ from ddpnb.model import phrases
 from ddpnb.model.events.startup import Environment
 from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import RankRecord
+from ddpnb.model.split import by_value
 from ddpnb.rules.environment.backends import backends
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks, not_started
 from ddpnb.rules.hangs.table import stops_of
@@ -147,9 +148,6 @@ def _addresses_differ(stop: Stop) -> Draft:
     moved = tuple(rank for rank in starting if _given(standings[rank].record) not in ("", used[rank]))
     culprits = moved if moved and len(moved) < len(starting) else used.split.culprits
     odd = culprits or used.split.odd
-    sides: dict[str, list[int]] = {}
-    for rank in starting:
-        sides.setdefault(used[rank], []).append(rank)
     return Draft(
         f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
         f"from {phrases.ranks(phrases.besides(starting, odd))}.",
@@ -158,7 +156,9 @@ def _addresses_differ(stop: Stop) -> Draft:
         {rank: standings[rank].site for rank in (*odd, *phrases.besides(starting, odd))},
         phrases.besides(starting, odd) if culprits else (),
         used.split.sides,
-        tuple(f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(sides.items())[:8]),
+        tuple(
+            f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(by_value(used.items()).items())[:8]
+        ),
         kind=RENDEZVOUS_UNREACHABLE,
         stop=stop,
     )

@@ -1,28 +1,39 @@
-"""The checks of GPUs, from what nvidia-smi prints; and a command in its place that hangs."""
+"""The checks of GPUs, from what NVML says; and a process that asks it and hangs."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 import time
 
+import pynvml
 import pytest
 
-from ddpnb.processes.host import answers, gpus
+from ddpnb.processes.host import answers, gpus, nvml
 from ddpnb.processes.host.answers import Answer
-from tests.processes.host.test_answers import command
-from tests.processes.host.test_nvidia_smi import sample
+from tests.processes.host.test_nvml import BROKEN, HOPPER, INSTANCES, LAPTOP, VOLTA
+from tests.processes.nvml_like import GONE, install, module
 
 without_driver = pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a driver")
 
 
-def checked(text, trouble="", *, absent=False, present=True):
-    found = gpus.of_answer(Answer(text, trouble, absent), present=present)[1]
-    assert {one.section for one in found} == {"GPUs"}
-    return [(one.name, one.state, one.told, one.code) for one in found]
+@pytest.fixture
+def checked(monkeypatch):
+    """What is said of these devices, and of no answer."""
+
+    def check(*devices, text=None, trouble="", present=True):
+        install(monkeypatch, *devices)
+        answer = Answer(json.dumps(nvml.driver().facts()) if text is None else text, trouble)
+        found = gpus.of_answer(answer, present=present)[1]
+        assert {one.section for one in found} == {"GPUs"}
+        return [(one.name, one.state, one.told, one.code) for one in found]
+
+    return check
 
 
-def test_gpus_that_are_well_and_one_that_is_not():
-    driver, well, broken, used = checked(sample("h100-550"))
+def test_gpus_that_are_well_and_one_that_is_not(checked):
+    driver, well, broken, used = checked(HOPPER, BROKEN)
     assert driver == ("driver", "ok", "driver 550.90.07, for CUDA 12.4 and older", "")
     assert well == ("GPU 0", "ok", "NVIDIA H100 80GB HBM3, 0.0 of 79.6 GiB used, 0 % busy, 32 °C", "")
     assert broken == (
@@ -31,72 +42,60 @@ def test_gpus_that_are_well_and_one_that_is_not():
         "a row of its memory could not be replaced; a part of its memory waits to be taken out of use",
         "DDP206",
     )  # fmt: skip
-    assert used == ("GPU 1 in use", "warning", "also used by python3 (PID 4194301): 59.6 GiB", "")
+    assert used == ("GPU 1 in use", "warning", "also used by python4194301 (PID 4194301): 59.6 GiB", "")
 
 
-def test_heat():
-    (_, gpu) = checked(sample("v100-470"))
+def test_heat(checked):
+    (_, gpu) = checked(VOLTA)
     assert gpu[1] == "warning" and gpu[3] == "DDP206"
     assert gpu[2].endswith("its clock is throttled (hardware slowdown, too hot)") and "persistence off" in gpu[2]
+    (_, gpu) = checked({**VOLTA, "CurrentClocksThrottleReasons": 0})
+    assert gpu[2].endswith("its clock is throttled (too hot)")
 
 
-@pytest.mark.parametrize("reason", ["gpu_idle", "sw_power_cap", "applications_clocks_setting"])
-def test_clocks_that_are_low_for_a_good_reason(reason):
-    text = sample("laptop-535").replace("clocks_event_reason_gpu_idle", f"clocks_event_reason_{reason}")
-    assert [state for _, state, *_ in checked(text)] == ["ok", "ok"]
+@pytest.mark.parametrize("reason", ["GpuIdle", "SwPowerCap", "ApplicationsClocksSetting"])
+def test_clocks_that_are_low_for_a_good_reason(checked, reason):
+    reasons = getattr(pynvml, f"nvmlClocksThrottleReason{reason}")
+    assert [state for _, state, *_ in checked({**LAPTOP, "CurrentClocksThrottleReasons": reasons})] == ["ok", "ok"]
 
 
-def test_a_display_is_no_other_user():
-    assert [name for name, *_ in checked(sample("laptop-535"))] == ["driver", "GPU 0"]
+def test_instances(checked):
+    assert "MIG with 2 instances" in checked(INSTANCES)[1][2]
+    assert checked({**INSTANCES, "MaxMigDeviceCount": 0})[2][:2] == ("GPU 0 MIG", "warning")
 
 
-def test_instances():
-    assert "MIG with 2 instances" in checked(sample("a100-mig-570"))[1][2]
-    none = sample("a100-mig-570").replace("mig_device>", "other>")
-    assert checked(none)[2][:2] == ("GPU 0 MIG", "warning")
-
-
-@pytest.mark.parametrize(("mode", "names"), [("Prohibited", ["GPU 1 mode"]), ("Exclusive_Process", [])])
-def test_modes(mode, names):
-    text = sample("h100-550")
-    last = text.rindex("<compute_mode>Default")
-    found = checked(text[:last] + text[last:].replace("<compute_mode>Default", f"<compute_mode>{mode}"))
+@pytest.mark.parametrize(("mode", "names"), [("PROHIBITED", ["GPU 1 mode"]), ("EXCLUSIVE_PROCESS", [])])
+def test_modes(checked, mode, names):
+    found = checked(HOPPER, {**BROKEN, "ComputeMode": getattr(pynvml, f"NVML_COMPUTEMODE_{mode}")})
     assert [name for name, *_ in found[4:]] == names and found[3][0] == "GPU 1 in use"
 
 
-def test_a_gpu_that_is_lost():
-    (found,) = checked(
-        "", "nvidia-smi failed with status 15: Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost"
-    )
-    assert found[1] == "warning" and found[3] == "DDP206"
-
-
-def test_a_part_of_the_devices_has_answered():
-    names = [
-        (name, state)
-        for name, state, *_ in checked(sample("laptop-535"), "nvidia-smi failed with status 15: GPU is lost")
-    ]
-    assert names == [("driver", "ok"), ("GPUs", "warning"), ("GPU 0", "ok")]
+def test_a_gpu_that_is_lost(checked):
+    driver, lost, well = checked(GONE, LAPTOP)
+    assert (driver[1], well[1]) == ("ok", "ok")
+    assert lost == ("GPU 0", "warning", "a GPU; the driver says MemoryInfo: GPU is lost", "DDP206")
 
 
 @pytest.mark.parametrize(
     ("text", "trouble", "state"),
     [
-        ("", "nvidia-smi failed with status 18: Failed to initialize NVML: Driver/library version mismatch", "unknown"),
-        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", "nvidia-smi failed with status 9", "unknown"),
-        ("No devices were found\n", "nvidia-smi failed with status 6", "warning"),
+        ('{"error": "Driver/library version mismatch"}', "", "unknown"),
+        ('{"error": "NVML Shared Library Not Found", "absent": true}', "", "unknown"),
+        ("", "NVML failed with status 1: Segmentation fault", "unknown"),
+        ("{}", "", "warning"),
         ("what is this", "", "unknown"),
-        ("<nvidia_smi_log> cut", "", "unknown"),
+        ('{"gpus": [', "", "unknown"),
     ],
-)  # fmt: skip
-def test_no_answer(text, trouble, state):
-    ((name, found, told, code),) = checked(text, trouble)
+)
+def test_no_answer(checked, text, trouble, state):
+    ((name, found, told, code),) = checked(text=text, trouble=trouble)
     assert (name, found, code) == ("GPUs", state, "") and told
 
 
-def test_without_nvidia_smi():
-    assert checked("", absent=True, present=False) == [("GPUs", "ok", "none; gloo runs on CPUs", "")]
-    assert checked("", absent=True)[0][1] == "unknown"
+def test_without_a_driver_or_its_library(checked):
+    assert checked(present=False) == [("GPUs", "ok", "none; gloo runs on CPUs", "")]
+    ((_, _, told, _),) = checked(text='{"error": "x", "absent": true}')
+    assert "libnvidia-ml.so.1" in told
 
 
 @without_driver
@@ -119,11 +118,9 @@ def test_gpus_without_a_driver(tmp_path):
         (tmp_path / address / "class").write_text(f"{kind}\n")
     (tmp_path / "0000:ff:00.0").mkdir()
     assert gpus.on_bus(str(tmp_path)) == ["0000:1b:00.0"] and gpus.on_bus(str(tmp_path / "none")) == []
-    failed = "nvidia-smi failed with status 9: NVIDIA-SMI has failed because it could not communicate with the driver."
-    for answer in (Answer(absent=True), Answer(trouble=failed)):
-        (found,) = gpus.of_answer(answer, present=False, on_bus=["0000:1b:00.0"])[1]
-        assert (found.state, found.code) == ("warning", "DDP208") and "docker run --gpus all" in found.todo
-        assert found.told == "1 of NVIDIA on the bus (0000:1b:00.0), and no driver is loaded"
+    (found,) = gpus.of_answer(Answer(absent=True), present=False, on_bus=["0000:1b:00.0"])[1]
+    assert (found.state, found.code) == ("warning", "DDP208") and "docker run --gpus all" in found.todo
+    assert found.told == "1 of NVIDIA on the bus (0000:1b:00.0), and no driver is loaded"
 
 
 @pytest.mark.parametrize(
@@ -151,20 +148,32 @@ def test_gpus_that_a_variable_hides(chosen, count, words):
 
 
 def test_a_driver_that_hangs(tmp_path, monkeypatch):
-    tool = command(tmp_path, "exec sleep 60")
+    hangs = "import time\ndef nvmlInit():\n    time.sleep(60)"
+    monkeypatch.setenv("PYTHONPATH", module(tmp_path, hangs))
     began = time.monotonic()
-    found = answers.answer(tool, timeout=0.3)
+    found = answers.answer(sys.executable, "-P", "-m", nvml.__name__, timeout=2, name="NVML")
     (check,) = gpus.of_answer(found, present=True)[1]
     assert time.monotonic() - began < 20
-    assert (check.state, check.code) == ("warning", "DDP206") and "did not answer within 0.3 s" in check.told
+    assert (check.state, check.code, check.told) == ("warning", "DDP206", "NVML did not answer within 2 s")
 
 
-def test_two_gpus_are_asked_for_their_links(tmp_path, monkeypatch):
-    tool = tmp_path / "nvidia-smi"
-    (tmp_path / "xml").write_text(sample("h100-550"))
-    tool.write_text(
-        f'#!/bin/sh\nif [ "$1" = topo ]; then printf "\\tGPU0\\tGPU1\\nGPU0\\tX\\tNV18\\nGPU1\\tNV18\\tX\\n"; else cat {tmp_path}/xml; fi\n'
-    )
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert [(one.name, one.told) for one in gpus.checks()][-1] == ("links", "NV18 (1 pair)")
+def test_two_gpus_are_asked_for_in_a_process_of_its_own(tmp_path, monkeypatch):
+    driver = """
+def nvmlInit(): pass
+def nvmlDeviceGetCount(): return 2
+def nvmlDeviceGetHandleByIndex(number): return number
+def nvmlDeviceGetName(device): return f"NVIDIA H100 {device}"
+def nvmlDeviceGetTopologyCommonAncestor(device, other): return NVML_TOPOLOGY_SYSTEM
+def nvmlSystemGetDriverVersion(): return "550.90.07"
+def nvmlSystemGetCudaDriverVersion(): return 12040
+"""
+    monkeypatch.setenv("PYTHONPATH", module(tmp_path, driver))
+    monkeypatch.setattr(gpus, "_DEVICES", (str(tmp_path),))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = [(one.name, one.state, one.told) for one in gpus.checks()]
+    assert found == [
+        ("driver", "ok", "driver 550.90.07, for CUDA 12.4 and older"),
+        ("GPU 0", "ok", "NVIDIA H100 0"),
+        ("GPU 1", "ok", "NVIDIA H100 1"),
+        ("links", "warning", "GPU0-GPU1 SYS: no NVLink, across CPU sockets"),
+    ]
