@@ -4,7 +4,6 @@
 ddmin (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002) with a cache of answers; then
 simulates a failure that happens in 3 of 10 probes. ``python -m benchmarks.bisection probes`` times probes that hang
 against a plain start of the same script by torchrun, and against functions on the ranks of a World that live on.
-``python -m benchmarks.bisection jobs`` times whole searches of 8 options with one and two probes at the same time.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from benchmarks.show import alone
 from ddpnb.bisection.search import Search
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 
-CASES, LARGEST, ROUNDS, WARM_ROUNDS, JOBS_ROUNDS = 1000, 64, 5, 7, 3
+CASES, LARGEST, ROUNDS, WARM_ROUNDS = 1000, 64, 5, 7
 SCRIPT = """
 import sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
@@ -36,20 +35,6 @@ if "--extra" in sys.argv and dist.get_rank() == 0:
     dist.all_reduce(x)
 if "--extra" not in sys.argv:
     dist.destroy_process_group()
-"""
-
-
-LETTERS = "abcdefgh"
-SEARCHED = """
-import sys, time, torch, torch.distributed as dist
-dist.init_process_group("gloo")
-x = torch.ones(4)
-dist.all_reduce(x)
-time.sleep(float(sys.argv[1]))
-dist.all_reduce(x)
-if {"--c", "--f"} <= set(sys.argv) and dist.get_rank() == 0:
-    dist.all_reduce(x)
-dist.destroy_process_group()
 """
 
 
@@ -83,10 +68,11 @@ def probes_of_ddmin(names: Sequence[str], culprits: set[str]) -> int:
 
 
 def probes_of_search(names: Sequence[str], culprits: set[str]) -> int:
-    search = Search(SetSpace([Component(name) for name in names]), ends_known=True)
+    search = Search(SetSpace([Component(name) for name in names]))
     finish(search, lambda probe: culprits <= set(probe.on))
     assert search.result is not None and set(search.result.minimal) == culprits
-    return len(search.trials) - (len(culprits) < len(names))  # the last is that all others work together
+    besides = 3 + (len(culprits) < len(names))  # the two ends, the result again, and that all others work together
+    return len(search.trials) - besides
 
 
 def finish(search: Search, fails: Callable[[Probe], bool]) -> None:
@@ -100,9 +86,9 @@ def counts(quick: bool = False) -> Iterator[Row]:
     for count, wanted in ((8, 3), (64, 6), (1024, 10)):
         found: list[float] = []
         for culprit in range(1, count + 1) if count < 1024 else chance.sample(range(1, count + 1), 100):
-            search = Search(RangeSpace("step", range(count + 1)), ends_known=True)
+            search = Search(RangeSpace("step", range(count + 1)))
             finish(search, lambda probe, culprit=culprit: int(probe.at or 0) >= culprit)
-            found.append(len(search.trials))
+            found.append(len(search.trials) - 4)  # the two ends, and both sides of the result again
         note = "git bisect needs as many: both halve the range"
         yield Row(
             "bisection",
@@ -149,8 +135,8 @@ def sometimes(quick: bool = False) -> Iterator[Row]:
 
 def probes(quick: bool = False) -> Iterator[Row]:
     """a probe that hangs, in fresh processes and in a World, against a whole run by torchrun that works"""
-    from ddpnb.bisection.command import CommandSpace
-    from ddpnb.control.probing import Job, Prober
+    from ddpnb.bisection.command import Request
+    from ddpnb.control.probing import CommandProber
 
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     times: dict[str, list[float]] = {"torchrun, works": [], "probe, hangs": [], "probe with --fork, hangs": []}
@@ -158,8 +144,7 @@ def probes(quick: bool = False) -> Iterator[Row]:
         script = os.path.join(folder, "extra.py")
         with open(script, "w") as file:
             file.write(SCRIPT)
-        space = CommandSpace([script, "--extra"])
-        probers = [Prober(Job(size=2, fork=fork)) for fork in (False, True)]
+        probers = [CommandProber(Request((script, "--extra"), fork=fork)) for fork in (False, True)]
         for number in range(1 if quick else ROUNDS + 1):
             began = time.perf_counter()
             subprocess.run(
@@ -171,7 +156,7 @@ def probes(quick: bool = False) -> Iterator[Row]:
             )
             seconds = [time.perf_counter() - began]
             for prober in probers:  # one with --fork imports torch for its first probe, which is not counted
-                ran = prober.run(space.trying(space.space.start))
+                ran = prober.run(Probe())
                 assert ran.failures and ran.finding is not None
                 seconds.append(ran.seconds)
             if number or quick:
@@ -216,32 +201,5 @@ def warm(rounds: int) -> list[float]:
     return seconds[1:]
 
 
-def jobs() -> None:
-    """Seconds of a search over 8 options, two of which hang together, with one and two probes at the same time."""
-    import ddpnb
-
-    print(f"a search over 8 options, 2 ranks, medians of {JOBS_ROUNDS}, {os.cpu_count()} cores")
-    options = [f"--{letter}" for letter in LETTERS]
-    with tempfile.TemporaryDirectory() as folder:
-        script = os.path.join(folder, "searched.py")
-        with open(script, "w") as file:
-            file.write(SEARCHED)
-        for fork, wait in ((False, 0), (True, 0), (True, 5)):
-            took: dict[int, list[float]] = {1: [], 2: []}
-            for _ in range(JOBS_ROUNDS):
-                for number, values in took.items():
-                    found = ddpnb.bisect(
-                        script, str(wait), *options, n=2, vary=options, fork=fork, jobs=number, quiet=True
-                    )
-                    assert [one["name"] for one in found.minimal] == ["--c", "--f"]
-                    values.append(found.seconds)
-            one, two = (statistics.median(values) for values in took.values())
-            name = f"{'--fork' if fork else 'fresh'}, each waits {wait} s"
-            print(f"  {name:<24} --jobs 1 {one:.1f} s, --jobs 2 {two:.1f} s (x{one / two:.2f})", flush=True)
-
-
 if __name__ == "__main__":
-    if sys.argv[1:] == ["jobs"]:
-        jobs()
-    else:
-        alone("bisection", *((probes,) if "probes" in sys.argv[1:] else (counts, sometimes)))
+    alone("bisection", *((probes,) if "probes" in sys.argv[1:] else (counts, sometimes)))

@@ -9,8 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.results import SearchResult, Step, Trial
-    from ddpnb.bisection.search import Search
+    from ddpnb.bisection.search import Search, SearchResult, Step, Trial
     from ddpnb.bisection.space import Probe
     from ddpnb.bisections import bisect
     from ddpnb.comparing import RunComparison, compare_runs
@@ -66,8 +65,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "ddpnb.bisection.results": "SearchResult Step Trial",
-    "ddpnb.bisection.search": "Search",
+    "ddpnb.bisection.search": "Search SearchResult Step Trial",
     "ddpnb.bisection.space": "Probe",
     "ddpnb.bisections": "bisect",
     "ddpnb.comparing": "RunComparison compare_runs",

@@ -8,12 +8,12 @@ from __future__ import annotations
 import io
 import os
 import sys
+import time
 from contextlib import ExitStack, redirect_stderr
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
-from ddpnb.bisection.failure import failures
-from ddpnb.control.probing import Prober, Ran, finding_of
+from ddpnb.control.probing import NOTHING, CommandProber, outcome
 from ddpnb.model.calls import Site
 from ddpnb.recorder import components
 from ddpnb.rules.diagnose import diagnose
@@ -66,25 +66,25 @@ def recording_of(ranks, refusals=()):
     return record(*made)
 
 
-class ScriptedProber(Prober):
+class ScriptedProber(CommandProber):
     """A launch command is taken for ``python LAUNCHER ARGS`` that runs ``train.py ARGS`` on two ranks."""
 
-    def run(self, trying):
+    def run(self, probe, environment=NOTHING):
+        began, trying = time.monotonic(), self.trying(probe)
         with ExitStack() as stack:
             directory = self.directory
             if trying.commit is not None:
                 directory = stack.enter_context(self.repository.checked_out(trying.commit))
-            script, *arguments = trying.command if self.job.script else ("train.py", *trying.command[2:])
-            size = int(trying.own.get("-n", self.job.size))
+            script, *arguments = trying.command if self.request.script else ("train.py", *trying.command[2:])
+            size = int(trying.own.get("-n", self.request.size))
             path = os.path.join(directory, script)
             ranks = [StandIn(rank) for rank in range(size)]
             refusals = [self._run(path, arguments, rank, trying.environment) for rank in ranks]
             recording = recording_of(ranks, refusals)
             diagnosis = diagnose(recording)
             status = 3 if diagnosis.outcome == "hang" else 2 * any(refusals)
-            found = tuple(failures(diagnosis, status, directory))
-            reason = found[0].summary if found else ""
-            return Ran(found, finding_of(diagnosis, directory), reason, recording=recording)
+            run = SimpleNamespace(diagnosis=diagnosis, exit_status=status)
+            return outcome(run, recording, directory, began)
 
     def _run(self, path, arguments, rank, environment):
         """What a rank says when it refuses its arguments."""

@@ -3,23 +3,28 @@
 import pytest
 
 from ddpnb import export
-from ddpnb.bisection.functions import FunctionSpace, PrefixSpace
 from ddpnb.bisection.search import Search
-from ddpnb.bisection.space import Component
+from ddpnb.bisection.space import Component, SetSpace
 from ddpnb.control.bisecting import Bisection
+from ddpnb.control.probing import Ran
 from ddpnb.errors import UsageError
-from tests.control.test_bisecting import HANG, Probes
+from ddpnb.world_probes import WorldProber
+from tests.control.test_bisecting import HANG
 
 PARTS = ("load", "train", "evaluate")
 
 
-def bisection_of(space):
-    return Bisection(space, Search(space.space), Probes(lambda names: HANG if "train" in names else None))
+class Probes(WorldProber):
+    def run(self, probe):
+        return Ran([HANG] if "train" in probe.on else ())
 
 
-@pytest.mark.parametrize("space", [FunctionSpace([Component(name) for name in PARTS]), PrefixSpace(PARTS)])
-def test_functions_are_no_command_that_a_script_could_run(space, tmp_path):
-    bisection = bisection_of(space)
+def bisection_of_functions():
+    return Bisection(Search(SetSpace([Component(name) for name in PARTS])), Probes(None, None, (), ()))
+
+
+def test_functions_are_no_command_that_a_script_could_run(tmp_path):
+    bisection = bisection_of_functions()
     assert bisection.run().outcome == "found"
     with pytest.raises(UsageError, match="functions have no command line") as refused:
         export(bisection, tmp_path / "repro.sh")
@@ -29,6 +34,6 @@ def test_functions_are_no_command_that_a_script_could_run(space, tmp_path):
 
 def test_a_bisection_in_progress_has_no_command_yet(tmp_path):
     with pytest.raises(UsageError, match="no smallest failing command") as refused:
-        export(bisection_of(FunctionSpace([Component(name) for name in PARTS])), tmp_path / "repro.sh")
+        export(bisection_of_functions(), tmp_path / "repro.sh")
     assert "Search until a cause is found." in str(refused.value)
     assert not list(tmp_path.iterdir())

@@ -14,18 +14,26 @@ _NEGATIVE = re.compile(r"-(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|-inf|-nan", re.IGNORECAS
 _MODULES_THAT_LAUNCH = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 
 
-def script_place(command: Sequence[str], *, launcher: bool = True) -> int:
-    """Where in a command the script is: what ends with ``.py``, or the module after ``-m``; else the first word.
+def script_place(command: Sequence[str]) -> int:
+    """Where in a launch command the script is: what ends with ``.py``, or the module after ``-m``; else the first word.
 
     Example:
         >>> script_place(["python", "-m", "torch.distributed.run", "-m", "pkg.train", "--amp"])
         4
     """
-    if not launcher:
-        return 0
     modules = (n + 1 for n, word in enumerate(command[:-1]) if word == "-m")
     module = next((n for n in modules if command[n] not in _MODULES_THAT_LAUNCH), None)
     return next((n for n, token in enumerate(command) if token.endswith(".py") or n == module), 0)
+
+
+def options_of(words: Sequence[str]) -> list[str]:
+    """The options among words, as they are spelt, each once.
+
+    Example:
+        >>> options_of(["--amp", "--lr=1", "trainer.steps=5", "data/"])
+        ['--amp', '--lr', 'trainer.steps']
+    """
+    return list(dict.fromkeys(token.partition("=")[0] for token in words if is_option(token) or OVERRIDE.match(token)))
 
 
 def find(command: Sequence[str], name: str) -> str | None:
@@ -39,41 +47,37 @@ def find(command: Sequence[str], name: str) -> str | None:
         '--num_workers'
     """
     wanted = plain(name)
-    given = [token.partition("=")[0] for token in command[1:] if is_option(token) or "=" in token]
+    given = options_of(command[1:])
     exact = [one for one in given if plain(one) == wanted]
-    ending = [one for one in dict.fromkeys(given) if plain(one).endswith((f"-{wanted}", f".{wanted}"))]
+    ending = [one for one in given if plain(one).endswith((f"-{wanted}", f".{wanted}"))]
     if not exact and len(ending) > 1:
         raise UsageError(f"{name} may be {' or '.join(ending)}.", "Write the whole name.")
     return (exact or ending or [None])[0]
 
 
-def number_of_ranks(command: Sequence[str]) -> int | None:
-    """How many ranks a launch command starts, as its options say; None: they do not.
+def ranks_option(command: Sequence[str]) -> tuple[str, str | None] | None:
+    """The option with which a launcher gets the number of ranks, and its value; None: there is none.
 
     Example:
-        >>> number_of_ranks(["torchrun", "--nproc-per-node=4", "train.py"])
-        4
+        >>> ranks_option(["torchrun", "--nproc-per-node=4", "train.py"])
+        ('--nproc-per-node', '4')
     """
-    option = ranks_option(command)
-    value = value_of(command, option) if option is not None else None
-    return int(value) if value is not None and value.isascii() and value.isdigit() and len(value) < 6 else None
-
-
-def ranks_option(command: Sequence[str]) -> str | None:
-    """The option with which a launcher gets the number of ranks."""
     given = {plain(token.partition("=")[0]): token.partition("=")[0] for token in command if is_option(token)}
-    return next((given[name] for name in _PROCESSES if name in given), None)
+    option = next((given[name] for name in _PROCESSES if name in given), None)
+    return None if option is None else (option, value_of(command, option))
 
 
 def value_of(command: Sequence[str], option: str) -> str | None:
     """The value of an option that is there, the last one if it stands twice; None: it has none."""
-    places = places_of(command, option)
-    if not places:
-        return None
-    _, equals, value = command[places[-1]].partition("=")
-    if equals:
-        return value
-    return next(iter(words_after(command, places[-1])), None)
+    for place in _places(command, option)[-1:]:
+        _, equals, value = command[place].partition("=")
+        return value if equals else next(iter(_words_after(command, place)), None)
+    return None
+
+
+def words_of(command: Sequence[str], option: str) -> list[str]:
+    """All words after an option up to the next one."""
+    return _words_after(command, _places(command, option)[-1])
 
 
 def replaced(command: Sequence[str], option: str, value: str | None, words: int = 1) -> list[str]:
@@ -85,33 +89,27 @@ def replaced(command: Sequence[str], option: str, value: str | None, words: int 
         value: to give it.
         words: after it that are its value, at most; 0: it has none.
     """
-    places = places_of(command, option)
+    places = _places(command, option)
     if not places:
         added = [] if value is None else [f"{option}={value}"] if OVERRIDE.match(f"{option}=") else [option, value]
         return [*command, *added]
     new = list(command)
     for place in reversed(places):
         joined = "=" in new[place]
-        length = 1 if joined else 1 + len(words_after(new, place)[:words])
+        length = 1 if joined else 1 + len(_words_after(new, place)[:words])
         given = [] if value is None else [f"{option}={value}"] if joined else [option, value]
         new[place : place + length] = given if place == places[-1] else []
     return new
-
-
-def words_after(command: Sequence[str], place: int) -> list[str]:
-    return list(itertools.takewhile(lambda word: not is_option(word), command[place + 1 :]))
-
-
-def places_of(command: Sequence[str], option: str) -> list[int]:
-    return [n for n, token in enumerate(command) if n and token.partition("=")[0] == option]
 
 
 def is_option(token: str) -> bool:
     return token.startswith("-") and token.strip("-") != "" and not _NEGATIVE.fullmatch(token)
 
 
-def is_number(text: str) -> bool:
-    return text.removeprefix("-").isascii() and text.removeprefix("-").isdigit() and len(text) < 19
+def whole(text: str | None) -> int | None:
+    """A text as a whole number; None: it is none."""
+    digits = (text or "").removeprefix("-")
+    return int(text or "") if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
 
 
 def plain(name: str) -> str:
@@ -120,3 +118,11 @@ def plain(name: str) -> str:
 
 def dashed(name: str) -> str:
     return name if name.startswith("-") else f"-{name}" if len(name) == 1 else f"--{name}"
+
+
+def _words_after(command: Sequence[str], place: int) -> list[str]:
+    return list(itertools.takewhile(lambda word: not is_option(word), command[place + 1 :]))
+
+
+def _places(command: Sequence[str], option: str) -> list[int]:
+    return [n for n, token in enumerate(command) if n and token.partition("=")[0] == option]

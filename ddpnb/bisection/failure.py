@@ -1,78 +1,21 @@
-"""Whether two runs fail in the same way."""
+"""How a run fails, and whether two runs fail in the same way.
+
+A failure is a finding as in the diagnosis's JSON; files below the folder in which the program ran are named from there. One
+without a finding has the code None, and a summary.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from ddpnb.bisection.algorithms import Answer
-from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.rules.causes.usage_errors import REFUSED
 
-Place = tuple[str, int, str]
-_NO_PLACES: frozenset[Place] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A failure by its finding, and the places that it names: those of the culprits, and those of the other ranks.
-
-    ``code``: of the first error; None: the program failed without a finding. A place is file, line and function; files
-    below the folder in which the program ran are named from there. ``culprits``: their places, none where it is not proven
-    which they are: that is inferred from what came before, which differs between probes. ``others``: all other places.
-    """
-
-    code: str | None
-    culprits: frozenset[Place] = _NO_PLACES
-    others: frozenset[Place] = _NO_PLACES
-    summary: str = ""
-
-    @property
-    def refused(self) -> bool:
-        """Whether the script refused its arguments."""
-        return self.summary.startswith(REFUSED)
-
-    def same(self, other: Failure, *, moved: bool = False) -> bool:
-        """Whether this is the same failure: the same finding with a place in common.
-
-        Args:
-            other: the other one.
-            moved: the program's text differs, so that lines do: functions are compared.
-        """
-        if self.code is None or self.code != other.code or self.refused != other.refused:
-            return self.code == other.code and self.summary == other.summary
-        proven = self.culprits and other.culprits
-        places = [
-            {
-                (file, function if moved else line)
-                for file, line, function in one.culprits | (_NO_PLACES if proven else one.others)
-            }
-            for one in (self, other)
-        ]
-        # A failure without a place, such as sys.exit(), is none that names one.
-        return not any(places) or not places[0].isdisjoint(places[1])
-
-    def to_json(self) -> dict[str, Any]:
-        places = {"culprits": sorted(map(list, self.culprits)), "others": sorted(map(list, self.others))}
-        return {"code": self.code, **places, "summary": self.summary}
-
-    @classmethod
-    def from_json(cls, data: Any) -> Failure:
-        """The failure that ``to_json()`` has described.
-
-        Raises:
-            UsageError: it is not one.
-        """
-        try:
-            culprits, others = (
-                frozenset((str(file), int(line), str(function)) for file, line, function in data[which])
-                for which in ("culprits", "others")
-            )
-            return cls(None if data["code"] is None else str(data["code"]), culprits, others, str(data["summary"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
+Failure = dict[str, Any]
 
 
 def failures(diagnosis: Diagnosis, status: int, folder: str) -> list[Failure]:
@@ -83,14 +26,19 @@ def failures(diagnosis: Diagnosis, status: int, folder: str) -> list[Failure]:
         status: with which the command ended.
         folder: in which it ran.
     """
-    found = [_failure(finding, folder) for finding in diagnosis.errors]
-    if not found and (status or diagnosis.outcome != "ok"):
+    errors = [one for one in diagnosis.to_json()["findings"] if one["severity"] == "error"]
+    if not errors and (status or diagnosis.outcome != "ok"):
         hung = "all its processes are idle, and none has made a process group"
-        return [Failure(None, summary=hung if diagnosis.outcome == "hang" else f"it ended with exit status {status}")]
-    return found
+        return [
+            {"code": None, "summary": hung if diagnosis.outcome == "hang" else f"it ended with exit status {status}"}
+        ]
+    text = json.dumps(errors, ensure_ascii=False)
+    for base in sorted({folder, os.path.realpath(folder)}, key=len, reverse=True):
+        text = text.replace(os.path.join(base, ""), "")
+    return json.loads(text)
 
 
-def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> Answer:
+def judge(original: Failure, found: Sequence[Failure], *, moved: bool = False) -> Answer:
     """The answer of a run that failed in these ways.
 
     Args:
@@ -99,25 +47,48 @@ def judge(original: Failure, found: list[Failure], *, moved: bool = False) -> An
         moved: the program's text differs, so that lines do: functions are compared.
 
     Example:
-        >>> judge(Failure("DDP301"), [])
+        >>> judge({"code": None, "summary": "it ended with exit status 1"}, [])
         'good'
     """
     if not found:
         return "good"
-    return "bad" if any(original.same(failure, moved=moved) for failure in found) else "other"
+    return "bad" if any(same(original, failure, moved=moved) for failure in found) else "other"
 
 
-def _failure(finding: Finding, folder: str) -> Failure:
-    known = finding.culprits if finding.certainty == "proven" else ()
-    places = [(rank, (_below(site.file, folder), site.line, site.function)) for rank, site in finding.where]
-    return Failure(
-        finding.code,
-        frozenset(place for rank, place in places if rank in known),
-        frozenset(place for rank, place in places if rank not in known),
-        finding.summary.replace(os.path.join(folder, ""), ""),
-    )
+def same(one: Failure, other: Failure, *, moved: bool = False) -> bool:
+    """Whether this is the same failure: the same finding with a place in common.
+
+    Where it is not proven which ranks are at fault, the places of all count: that is inferred from what came before, which
+    differs between probes.
+    """
+    if one["code"] is None or one["code"] != other["code"] or refused(one) != refused(other):
+        return one["code"] == other["code"] and one["summary"] == other["summary"]
+    proven = all(failure["certainty"] == "proven" and _places(failure, moved, True) for failure in (one, other))
+    places = [_places(failure, moved, proven) for failure in (one, other)]
+    # A failure without a place, such as sys.exit(), is none that names one.
+    return not any(places) or not places[0].isdisjoint(places[1])
 
 
-def _below(file: str, folder: str) -> str:
-    path, folder = os.path.realpath(file), os.path.realpath(folder)
-    return os.path.relpath(path, folder) if path.startswith(os.path.join(folder, "")) else file
+def refused(failure: Failure) -> bool:
+    """Whether the script refused its arguments."""
+    return failure["summary"].startswith(REFUSED)
+
+
+def read(data: Any) -> Failure:
+    """A failure that a log has kept.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is not one.
+    """
+    if data["code"] is None:
+        return {"code": None, "summary": str(data["summary"])}
+    Finding.from_json(data)
+    return data
+
+
+def _places(failure: Failure, moved: bool, of_culprits: bool) -> set[tuple[str, Any]]:
+    return {
+        (site["file"], site["function" if moved else "line"])
+        for site in failure["where"]
+        if not of_culprits or site["rank"] in failure["culprits"]
+    }

@@ -5,32 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ddpnb.bisection.command_line import (
-    OVERRIDE,
-    dashed,
-    find,
-    is_option,
-    places_of,
-    plain,
-    script_place,
-    value_of,
-    words_after,
-)
+from ddpnb.bisection.command_line import dashed, find, options_of, plain, value_of, words_of
 from ddpnb.bisection.varied import Varied
 from ddpnb.errors import UsageError
 from ddpnb.source.options import Option
 
 Declared = Mapping[str, Option]  # by each of their names
 _WORKERS = re.compile(r"workers?$")
-_RUNGS = (  # what the options of a rung are called; the first that fits
-    ("data", r"data|dataset|shard|split"),
-    ("data workers", r"worker|prefetch|pin|persistent"),
-    ("precision and compilation", r"amp|fp16|bf16|precision|compile|scaler|autocast"),
-    (
-        "evaluation, logging, checkpoints",
-        r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
-    ),
-)
+_RUNGS = {  # what the options of a rung are called
+    "data": r"data|dataset|shard|split",
+    "data workers": r"worker|prefetch|pin|persistent",
+    "precision and compilation": r"amp|fp16|bf16|precision|compile|scaler|autocast",
+    "evaluation, logging, checkpoints": r"eval|valid|log|wandb|tensorboard|callback|checkpoint|ckpt|save|resume|metric",
+    "everything": "",
+}
 
 
 def by_name(options: Sequence[Option]) -> Declared:
@@ -38,27 +26,17 @@ def by_name(options: Sequence[Option]) -> Declared:
     return {name: option for option in options for name in option.names}
 
 
-def options_on(command: Sequence[str], *, own: bool) -> list[str]:
-    """The options of the script on a command line, as they are spelt, each once.
+def proposed(command: Sequence[str], declared: Declared, place: int) -> list[Varied]:
+    """The options behind the script that can be left out, or have a harmless value.
+
+    An option that the script requires stays, and so does one that is given its default value.
 
     Args:
         command: the script with its arguments, or a launch command.
-        own: it is a script.
-
-    Example:
-        >>> options_on(["torchrun", "--nproc-per-node", "2", "train.py", "--amp", "--lr=1"], own=False)
-        ['--amp', '--lr']
+        declared: the options of the script.
+        place: of the script.
     """
-    given = command[script_place(command, launcher=not own) + 1 :]
-    return list(dict.fromkeys(token.partition("=")[0] for token in given if is_option(token) or OVERRIDE.match(token)))
-
-
-def proposed(command: Sequence[str], declared: Declared, *, own: bool) -> list[Varied]:
-    """The options on a command line that can be left out, or have a harmless value.
-
-    An option that the script requires stays, and so does one that is given its default value.
-    """
-    varied = [_proposed(command, name, declared) for name in options_on(command, own=own)]
+    varied = [_proposed(command, name, declared) for name in options_of(command[place + 1 :])]
     return [one for one in varied if one is not None]
 
 
@@ -97,9 +75,7 @@ def there_or_not(command: Sequence[str], name: str, declared: Declared) -> Varie
     option, value = declared.get(found), value_of(command, found)
     if value is None or (option is not None and option.flag):
         return Varied("given", found, None, None, 0)
-    if option is None or not option.several:
-        return Varied("given", found, value, None)
-    words = words_after(command, places_of(command, found)[-1])
+    words = words_of(command, found) if option is not None and option.several else [value]
     return Varied("given", found, " ".join(words), None, len(words))
 
 
@@ -107,21 +83,16 @@ def _are_workers(option: Option) -> bool:
     return any(_WORKERS.search(plain(name)) for name in option.names)
 
 
-def sorted_into_rungs(ranks: Sequence[str], names: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """The ladder: all ranks, data, data workers, precision, evaluation and the like, everything. Each is named by its title.
-
-    Args:
-        ranks: the option for the number of ranks, if there is one.
-        names: of all options; what they are for is read from their names.
+def sorted_into_rungs(names: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """The upper rungs of the ladder, each with its options: what these are for is read from their names.
 
     Example:
-        >>> sorted_into_rungs(["-n"], ["-n", "--num-workers", "--seed"])
-        [('all ranks', ['-n']), ('data workers', ['--num-workers']), ('everything', ['--seed'])]
+        >>> sorted_into_rungs(["--seed", "--num-workers"])
+        [('data workers', ['--num-workers']), ('everything', ['--seed'])]
     """
-    rungs: dict[str, list[str]] = {"all ranks": [*ranks], **{title: [] for title, _ in _RUNGS}, "everything": []}
-    order = (_RUNGS[1], _RUNGS[2], _RUNGS[3], _RUNGS[0])  # --data-workers are workers, --log-data logs
+    data, *others = _RUNGS
+    order = (*others[:-1], data, others[-1])  # --data-workers are workers, --log-data logs
+    rungs: dict[str, list[str]] = {title: [] for title in _RUNGS}
     for name in names:
-        if name not in ranks:
-            words = name.lower().replace("_", "-")
-            rungs[next((title for title, pattern in order if re.search(pattern, words)), "everything")].append(name)
+        rungs[next(title for title in order if re.search(_RUNGS[title], name.lower()))].append(name)
     return [(title, added) for title, added in rungs.items() if added]

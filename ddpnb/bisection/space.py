@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ddpnb.errors import UsageError
 
 Value = int | str
 Kind = Literal["set", "range", "git"]
-AS_GIVEN = "as given"  # a place that is not known yet
+START, AS_GIVEN = "start", "as given"  # before the first place, and a place that is not known yet
 _MOST = 1_000_000
 
 
@@ -22,20 +22,19 @@ class Component:
         name: as the user knows it, such as ``--num-workers``.
         value: what it is when on, where there is something to say.
         requires: names of components that must be on for this one to run.
-        instead_of: name of one that it requires and takes the place of: a smaller value of the same option.
+        of: of an option with several values, its name: this is one of them, and requires those before it.
     """
 
     name: str
     value: str = ""
     requires: tuple[str, ...] = ()
-    instead_of: str = ""
+    of: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        instead = {"instead_of": self.instead_of} if self.instead_of else {}
-        return {"name": self.name, "value": self.value, "requires": list(self.requires), **instead}
+    def to_json(self) -> dict[str, str]:
+        return {"name": self.of or self.name, "value": self.value}
 
     def __str__(self) -> str:
-        return f"{self.name}={self.value}" if self.value else self.name
+        return f"{self.of or self.name}={self.value}" if self.value else self.of or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class SetSpace:
         Probe(on=('workers', 'pinned'), at=None)
     """
 
-    kind: Literal["set"] = "set"
+    kind: Kind = "set"
 
     def __init__(self, components: Sequence[Component], rungs: Sequence[tuple[str, Sequence[str]]] = ()) -> None:
         self.rungs = tuple((title, tuple(added)) for title, added in rungs)
@@ -79,7 +78,8 @@ class SetSpace:
         if twice := {name for name in names if names.count(name) > 1}:
             raise UsageError(f"{', '.join(sorted(twice))} is named twice.", "Name each component once.")
         self.components = _in_order(components)
-        self.names = tuple(component.name for component in self.components)
+        self.candidates = self.names = tuple(component.name for component in self.components)
+        self.start, self.harmless = Probe(self.names), Probe()
         self._needs = {component.name: component.requires for component in self.components}
 
     def probe(self, names: Sequence[str]) -> Probe:
@@ -95,9 +95,15 @@ class SetSpace:
 
     def shown(self, names: Collection[str]) -> list[Component]:
         """These components for people: of several values of an option the last one."""
-        given = [component for component in self.components if component.name in names]
-        replaced = {component.instead_of for component in given}
-        return [component for component in given if component.name not in replaced]
+        given = {one.of or one.name: one for one in self.components if one.name in names}
+        return list(given.values())
+
+    def __str__(self) -> str:
+        options: dict[str, str] = {}  # each with its values
+        for one in self.components:
+            before = options.get(one.of)
+            options[one.of or one.name] = str(one) if before is None else f"{before}|{one.value}"
+        return ", ".join(options.values())
 
     def cumulative(self) -> list[tuple[str, Probe]]:
         """Each rung with everything below it on; the last one is the start."""
@@ -113,26 +119,8 @@ class SetSpace:
         """Whether a component requires another."""
         return any(component.requires for component in self.components)
 
-    @property
-    def start(self) -> Probe:
-        """The configuration that fails."""
-        return Probe(self.names)
-
-    @property
-    def harmless(self) -> Probe:
-        """The configuration that should not fail."""
-        return Probe()
-
-    def within(self, probe: Probe, other: Probe) -> bool:
-        """Whether nothing is on in a configuration that is not on in another one."""
-        return set(probe.on) <= set(other.on)
-
     def __contains__(self, probe: Probe) -> bool:
         return probe.at is None and self._needs.keys() >= set(probe.on) and self.probe(probe.on) == probe
-
-    def to_json(self) -> dict[str, Any]:
-        rungs = {"rungs": [[title, list(added)] for title, added in self.rungs]} if self.rungs else {}
-        return {"kind": self.kind, "components": [component.to_json() for component in self.components], **rungs}
 
 
 class RangeSpace:
@@ -151,75 +139,23 @@ class RangeSpace:
         Probe(on=(), at=7)
     """
 
-    def __init__(self, name: str, values: Sequence[Value], kind: Literal["range", "git"] = "range") -> None:
+    def __init__(self, name: str, values: Sequence[Value], kind: Kind = "range") -> None:
         if len(values) > _MOST:
             raise UsageError(f"{name}: more than {_MOST:,} values.", "Search a shorter range first.")
         if len(values) < 2:
             raise UsageError(f"{name}: a range needs a value that works and one that fails.", "Give two or more.")
-        self.name, self.values = name, tuple(values)
-        self.kind: Literal["range", "git"] = kind
-        self._place = {value: place for place, value in enumerate(self.values)}
-        if len(self._place) < len(self.values):
+        self.name, self.values, self.kind = name, tuple(values), kind
+        self._known = frozenset(self.values)
+        if len(self._known) < len(self.values):
             raise UsageError(f"{name}: a value stands twice.", "Give each value once.")
-
-    def probe(self, place: int) -> Probe:
-        """The configuration with the value at this place."""
-        return Probe(at=self.values[place])
-
-    @property
-    def start(self) -> Probe:
-        """The configuration that fails."""
-        return self.probe(-1)
-
-    @property
-    def harmless(self) -> Probe:
-        """The configuration that should not fail."""
-        return self.probe(0)
-
-    def within(self, probe: Probe, other: Probe) -> bool:
-        """Whether a value does not come after another one."""
-        return (
-            self._place[probe.at] <= self._place[other.at] if probe.at is not None and other.at is not None else False
-        )
+        self.candidates = self.values[1:]
+        self.start, self.harmless = Probe(at=self.values[-1]), Probe(at=self.values[0])
 
     def __contains__(self, probe: Probe) -> bool:
-        return probe.at in self._place and not probe.on
-
-    def to_json(self) -> dict[str, Any]:
-        values: Any = list(self.values)
-        low, high = self.values[0], self.values[-1]
-        if isinstance(low, int) and isinstance(high, int) and self.values == tuple(range(low, high + 1)):
-            values = {"low": low, "high": high}
-        return {"kind": self.kind, "name": self.name, "values": values}
+        return probe.at in self._known and not probe.on
 
 
 Space = SetSpace | RangeSpace
-
-
-def space_from_json(data: Any) -> Space:
-    """The space that ``to_json()`` has described.
-
-    Raises:
-        KeyError, TypeError, ValueError: it is not one.
-    """
-    if data["kind"] == "set":
-        components = [
-            Component(
-                str(one["name"]),
-                str(one["value"]),
-                tuple(map(str, one["requires"])),
-                str(one.get("instead_of", "")),
-            )
-            for one in data["components"]
-        ]
-        return SetSpace(components, [(str(title), tuple(map(str, added))) for title, added in data.get("rungs", ())])
-    values = data["values"]
-    if isinstance(values, dict):
-        low, high = int(values["low"]), int(values["high"])  # type: ignore[reportUnknownArgumentType]
-        values = range(low, min(high, low + _MOST + 1) + 1)
-    if data["kind"] not in ("range", "git"):
-        raise ValueError(f"unknown kind {data['kind']!r}")
-    return RangeSpace(str(data["name"]), [one if isinstance(one, int) else str(one) for one in values], data["kind"])
 
 
 def _in_order(components: Sequence[Component]) -> tuple[Component, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddpnb.bisection.space import Component
@@ -21,6 +22,17 @@ class Trying:
     environment: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     own: Mapping[str, str] = field(default_factory=dict[str, str])
     commit: str | None = None
+
+    def typed(self, options: Sequence[str] = ()) -> str:
+        """As a command line that anyone can type.
+
+        Args:
+            options: of ``ddpnb run``, with ``--`` at the end before a launch command.
+        """
+        unset = [f"-u {name}" for name, value in self.environment.items() if value is None]
+        given = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items() if value is not None]
+        before = ["env", *unset, *given] if unset else given
+        return " ".join([*before, "ddpnb", "run", shlex.join([*options, *self.command])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +56,14 @@ class Varied:
         """As components: on is the failing value; of several values, each requires those before it."""
         if not self.between:
             return (Component(self.name, self.failing or ""),)
-        names = [f"{self.name}={value}" for value in (*self.between, self.failing or "")]
-        first, *more = names
-        return (
-            Component(first),
-            *(
-                Component(name, requires=(before,), instead_of=before)
-                for before, name in zip(names, more, strict=False)
-            ),
+        values = (*self.between, self.failing or "")
+        names = [f"{self.name}={value}" for value in values]
+        return tuple(
+            Component(names[place], value, tuple(names[max(place - 1, 0) : place]), self.name)
+            for place, value in enumerate(values)
         )
 
     def value(self, on: Collection[str]) -> str | None:
         """Its value with these components on."""
-        values = (*self.between, self.failing)
-        reached = [value for value, component in zip(values, self.components, strict=True) if component.name in on]
-        return reached[-1] if reached else self.harmless
-
-    def __str__(self) -> str:
-        return "|".join(
-            (str(self.components[0]), *(value for value in (*self.between[1:], self.failing or "") if self.between))
-        )
+        reached = sum(component.name in on for component in self.components)
+        return (self.harmless, *self.between, self.failing)[reached]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddpnb import interrupts
 from ddpnb.cli import add_patience, add_ranks, claim, ranks, say, show
@@ -14,25 +12,15 @@ from ddpnb.errors import UsageError
 from ddpnb.texts import shell_word
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.results import SearchResult, Trial
+    from ddpnb.bisection.search import Trial
     from ddpnb.control.bisecting import Bisection
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "find which options, values or commit make a program hang, crash or diverge"
 UNDECIDED = 5
 _KEPT = (
-    "nproc",
-    "backend",
-    "patience",
-    "fork",
-    "module",
-    "vary",
-    "env",
-    "range",
-    "git",
-    "ladder",
-    "repeat",
-    "confidence",
+    *("nproc", "backend", "patience", "fork", "module"),
+    *("vary", "env", "range", "git", "ladder", "by", "repeat", "confidence"),
 )
 
 
@@ -60,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
-        "--by", choices=("steps", "checkpoints", "modules", "ranks"),
-        help="read from the recording of a run: steps, the first optimizer step at which the replicas differ; checkpoints, "
-        "the numbered checkpoints between which it fails; modules, the first whose output differs. By probes: ranks, the smallest number of ranks that fails",
+        "--by", choices=("steps", "ranks"),
+        help="steps: read from the recording of a run the first optimizer step at which the replicas differ; "
+        "ranks: find the smallest number of ranks that fails",
     )  # fmt: skip
     parser.add_argument(
         "--ladder", action="store_true",
@@ -77,10 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--confidence", type=float, default=0.99, metavar="C", help="wanted with --repeat auto (default: 0.99)"
     )
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N",
-        help="run up to N probes at the same time, where the machine has room for that many (default: 1)",
-    )  # fmt: skip
     add_patience(parser)
     parser.add_argument("--fork", action="store_true", help="start faster, as for ddpnb run")
     parser.add_argument("--json", metavar="FILE", help="write the result as JSON")
@@ -97,41 +81,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Search, and print what was found; returns the exit status."""
-    log = _log_of(arguments) if arguments.resume is not None else None
-    bisection = _bisection(arguments)
+    resumed = arguments.resume is not None
+    bisection = _continued(arguments) if resumed else _begun(arguments)
     claim(arguments.json, arguments.repro)
-    if log is not None:
-        bisection.resume(log)
+    if resumed:
         say(f"continues after {_probes(bisection)}")
-    path = bisection.path or ""
+    keeps_log = resumed or arguments.log is not None
     try:
         bisection.save()
-        result = _search(bisection, arguments.by)
+        _search(bisection)
     except BaseException:
         interrupts.notice()
         _write(bisection, arguments)
-        if bisection.trials and path:
-            say(f"the log is kept; continue with: ddpnb bisect --resume {shell_word(path)}")
-        elif not arguments.keeps_log:
-            _remove(path)
+        if bisection.trials and bisection.path:
+            say(f"the log is kept; continue with: ddpnb bisect --resume {shell_word(bisection.path)}")
+        elif not keeps_log:
+            bisection.remove_log()
         raise
-    status = _report(bisection, result, arguments)
-    if not arguments.keeps_log and result.outcome != "undecided":
-        _remove(path)
-    return status
+    outcome = _report(bisection, arguments)
+    if not keeps_log and outcome != "undecided":
+        bisection.remove_log()
+    return {"found": 0, "nothing fails": 1}.get(outcome, UNDECIDED)
 
 
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+def _continued(arguments: argparse.Namespace) -> Bisection:
+    """The search of the log that is to be resumed, which keeps the options it was begun with."""
+    from ddpnb.bisections import continued
+    from ddpnb.control.bisection_log import searching
 
-
-def _log_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Read the log that is to be resumed, and take over the options it was begun with."""
-    from ddpnb.control.bisection_log import read_log, searching
-
-    log = read_log(arguments.resume)
-    options = log["options"]
     if arguments.script is not None or arguments.command_line is not None:
         raise UsageError("--resume knows the command from the log.", "Leave the command out.")
     parser = argparse.ArgumentParser()
@@ -143,39 +120,24 @@ def _log_of(arguments: argparse.Namespace) -> dict[str, Any]:
         )
     if (process := searching(arguments.resume)) is not None:
         raise UsageError(f"the search of this log still runs, in process {process}.", "Wait for it, or end it first.")
-    try:
-        for name in _KEPT:
-            setattr(arguments, name, options[name])
-        command = [str(one) for one in options["command"]]
-        if options["launcher"]:
-            arguments.command_line = command
-        else:
-            arguments.script, arguments.args = command[0], command[1:]
-    except (KeyError, TypeError, IndexError):
-        raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from None
-    return log
+    return continued(arguments.resume)
 
 
-def _bisection(arguments: argparse.Namespace) -> Bisection:
+def _begun(arguments: argparse.Namespace) -> Bisection:
     """The search that the options describe.
 
     Raises:
         UsageError: they do not.
     """
-    from ddpnb.bisection.command import CommandSpace
-    from ddpnb.bisection.command_line import number_of_ranks, script_place
-    from ddpnb.bisection.functions import ranks_to_search
-    from ddpnb.bisection.search import Search
-    from ddpnb.control.bisecting import Bisection
+    from ddpnb.bisection.command import Request
+    from ddpnb.bisections import of_command
     from ddpnb.control.bisection_log import take_log
-    from ddpnb.control.probing import Job, Prober
-    from ddpnb.control.run_requests import check_script, check_terms
+    from ddpnb.control.run_requests import check_script
     from ddpnb.control.worktrees import Repository
     from ddpnb.processes.environment import working_directory
-    from ddpnb.source.options import declared
 
     launcher = arguments.command_line is not None
-    command = list(arguments.command_line) if launcher else [arguments.script, *arguments.args]
+    command = tuple(arguments.command_line) if launcher else (arguments.script, *arguments.args)
     if not command or command[0] is None:
         raise UsageError("no command given.", "Give the failing command: ddpnb bisect -n 2 train.py --amp")
     if launcher and (arguments.nproc is not None or arguments.module or arguments.fork):
@@ -184,63 +146,17 @@ def _bisection(arguments: argparse.Namespace) -> Bisection:
         )
     if not launcher and not arguments.module:
         check_script(command[0])
-    check_terms("raise", arguments.patience)
-    repository, commits = None, list[str]()
-    if arguments.git is not None:
-        repository = Repository(working_directory())
-        commits = repository.commits(arguments.git)
-    if repository is not None and (changed := repository.uncommitted()):
+    how = (arguments.module, 2 if launcher else ranks(arguments), arguments.backend, arguments.patience, arguments.fork)
+    searched = (arguments.vary, arguments.env, arguments.range, arguments.git, arguments.ladder, arguments.by)
+    request = Request(command, not launcher, *how, *searched, _repeat(arguments.repeat), arguments.confidence)
+    bisection = of_command(request, arguments.log)
+    if request.git is not None and (changed := Repository(working_directory()).uncommitted()):
         say(f"changes that are not committed are in no probe: {', '.join(changed[:4])}{', ...' * (len(changed) > 4)}")
-    size = 2 if launcher else ranks(arguments)
-    if arguments.by == "ranks":
-        if any((arguments.vary, arguments.env, arguments.range, arguments.git, arguments.ladder)):
-            raise UsageError("--by ranks goes with no other search.", "Search one of them, then the next.")
-        arguments.range = f"nproc=1..{ranks_to_search(number_of_ranks(command) if launcher else size)[-1]}"
-    elif arguments.by is not None:
-        return _of_recording(arguments, command, launcher, size)
-    ladder = size if arguments.ladder else None
-    space = CommandSpace(
-        command,
-        arguments.vary,
-        arguments.env,
-        arguments.range,
-        commits,
-        own=not launcher,
-        declared=() if arguments.module else declared(command[script_place(command, launcher=launcher)]),
-        ladder=ladder,
-    )
-    job = Job(
-        not launcher,
-        arguments.module,
-        size,
-        arguments.backend,
-        arguments.patience,
-        arguments.fork,
-        arguments.jobs,
-    )
-    options = {name: getattr(arguments, name) for name in _KEPT} | {"command": command, "launcher": launcher}
-    search = Search(space.space, _repeat(arguments.repeat), arguments.confidence)
-    arguments.keeps_log = arguments.log is not None or arguments.resume is not None
-    if arguments.resume is None:
-        arguments.log, said = take_log(arguments.log)
+    if bisection.by_hand:
+        bisection.path, said = take_log(arguments.log)
         if said:
             say(said)
-    arguments.log = arguments.log or arguments.resume
-    return Bisection(space, search, Prober(job, repository), arguments.log, options)
-
-
-def _of_recording(arguments: argparse.Namespace, command: list[str], launcher: bool, size: int) -> Bisection:
-    from ddpnb.control.locating import ModulesBisection, RecordedBisection
-    from ddpnb.control.probing import Job, Prober
-
-    given = ("vary", "env", "range", "git", "ladder", "log", "resume")
-    if any(getattr(arguments, name) for name in given) or arguments.repeat != "1":
-        raise UsageError(f"--by {arguments.by} goes with no other search.", "Search one of them, then the next.")
-    job = Job(not launcher, arguments.module, size, arguments.backend, arguments.patience, arguments.fork)
-    arguments.keeps_log = True  # there is none
-    if arguments.by == "modules":
-        return ModulesBisection(Prober(job), command, not launcher, reference=not launcher and size > 1)
-    return RecordedBisection(arguments.by, Prober(job), command, not launcher)
+    return bisection
 
 
 def _repeat(text: str) -> int | None:
@@ -251,48 +167,45 @@ def _repeat(text: str) -> int | None:
     return int(text)
 
 
-def _search(bisection: Bisection, by: str | None) -> SearchResult:
+def _search(bisection: Bisection) -> None:
+    from ddpnb.bisection.space import SetSpace
     from ddpnb.render import bisection as render
 
-    varied = [str(one) for one in bisection.space.varied]
-    if by not in (None, "ranks"):
-        again = "with one rank" if by == "modules" else "if its recording leaves several places"
-        say(f"runs it, and once more {again}")
-    elif varied:
-        say(f"varies {', '.join(varied)}: about {bisection.expected} probes")
-    else:
-        say(f"searches {len(bisection.search.step.candidates)} values: about {bisection.expected} probes")
     search, always = bisection.search, not bisection.search.sometimes
+    if not bisection.by_hand:
+        say("runs it, and once more if its recording leaves several places")
+    elif isinstance(search.space, SetSpace):
+        say(f"varies {search.space}: about {bisection.expected} probes")
+    else:
+        say(f"searches {len(search.step.candidates)} values: about {bisection.expected} probes")
 
     def tell(trial: Trial) -> None:
         nonlocal always
-        say(render.trial(trial, len(bisection.trials), bisection.left, search))
+        say(render.trial(trial, len(bisection.trials), bisection.left, bisection.search))
         if always and search.sometimes:
             always = False
             say("it does not always fail: measures how often, and repeats what works")
 
-    return bisection.run(tell)
+    bisection.run(tell)
 
 
-def _report(bisection: Bisection, result: SearchResult, arguments: argparse.Namespace) -> int:
-
+def _report(bisection: Bisection, arguments: argparse.Namespace) -> str:
+    """Print what was found; returns the outcome."""
+    assert bisection.result is not None
     _write(bisection, arguments)
-    more = sum(not trial.asked for trial in bisection.trials)
-    besides = f", {more} more beside them that were not needed" if more else ""
-    show(f"{bisection.conclusion()}\n{_probes(bisection)}{besides}, {bisection.seconds:.0f} s")
-    if result.outcome == "found":
-        typed = bisection.typed() or bisection.commit()
-        show(f"  {typed}")
+    show(f"{bisection.conclusion()}\n{_probes(bisection)}, {bisection.seconds:.0f} s")
+    if bisection.result.outcome == "found":
+        show(f"  {bisection.typed() or bisection.commit()}")
         if bisection.finding is not None:
             code, name, summary = (bisection.finding[key] for key in ("code", "name", "summary"))
             show(f"{code} {name}: {summary}")
         if arguments.repro is not None:
             bisection.write_repro(arguments.repro)
-    return {"found": 0, "nothing fails": 1}.get(result.outcome, UNDECIDED)
+    return bisection.result.outcome
 
 
 def _probes(bisection: Bisection) -> str:
-    number = sum(trial.asked for trial in bisection.trials)
+    number = len(bisection.trials)
     return f"{number} probe{'s' * (number != 1)}"
 
 

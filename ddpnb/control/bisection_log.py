@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -12,8 +13,23 @@ import psutil
 from ddpnb.errors import UsageError
 from ddpnb.files import check_writable
 
-SCHEMA = 1
+SCHEMA = 2
 LOG = "ddpnb-bisect.json"  # where a command or a guide keeps it
+
+
+@contextmanager
+def not_a_log() -> Iterator[None]:
+    """Inside, what is missing or of another type means that it is not the log of a search.
+
+    Raises:
+        UsageError: that is so.
+    """
+    try:
+        yield
+    except UsageError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise UsageError("this is not the log of a search.", "Give the file that a search has written.") from error
 
 
 def take_log(path: str | None = None) -> tuple[str, str]:
@@ -57,20 +73,16 @@ def read_log(path: str) -> dict[str, Any]:
     Raises:
         UsageError: there is no such file, or it is not such a log.
     """
+    name = os.path.basename(path)
     try:
-        with open(path, encoding="utf-8") as file:
+        with not_a_log(), open(path, encoding="utf-8") as file:
             log = json.load(file)
-        if not isinstance(log, dict) or not isinstance(log.get("options"), dict):
-            raise ValueError("no options")
+            version = log["schema"]
     except OSError as error:
-        raise UsageError(f"cannot read {os.path.basename(path)}: {error.strerror}.") from None
-    except (ValueError, RecursionError):
+        raise UsageError(f"cannot read {name}: {error.strerror}.") from None
+    if version != SCHEMA:
         raise UsageError(
-            f"{os.path.basename(path)} is not the log of a search.", "Give the file that it has written."
-        ) from None
-    if log.get("schema") != SCHEMA:
-        raise UsageError(
-            f"{os.path.basename(path)} is of version {log.get('schema')!r:.20}, and this ddpnb reads version {SCHEMA}.",
+            f"{name} is of version {version!r:.20}, and this ddpnb reads version {SCHEMA}.",
             "Begin a new search, or use the version of ddpnb that wrote it.",
         )
-    return log  # type: ignore[reportUnknownVariableType]
+    return log

@@ -33,7 +33,7 @@ KINDS = (
     "backward",
     "clip",
     "scale",
-    "outputs",
+    "outputs",  # this one and the next are of earlier versions
     "local",
     "loss",
     "earlier",

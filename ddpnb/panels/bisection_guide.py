@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 from ddpnb import bisections
 from ddpnb.bisection.algorithms import Answer
+from ddpnb.bisection.command import Request
 from ddpnb.bisection.varied import Varied
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.bisection_log import LOG, read_log, searching, take_log
@@ -76,30 +77,15 @@ class Guide(Panel):
             self.form.show(html, said or "what fails?")
 
     def _show_search(self, bisection: Bisection) -> None:
-        search, running = bisection.search, self._began
+        search, began, tasks = bisection.search, self._began, self._tasks
+        running = None if began is None else time.monotonic() - began
         probe = bisection.next_probe() if bisection.result is None else None
-        shown = guide.Shown(
-            bisection.title,
-            search,
-            bisection.result,
-            bisection.conclusion(),
-            probe=probe,
-            typed=bisection.typed(probe) if probe is not None else "",
-            left=bisection.left,
-            by_hand=bisection.by_hand,
-            running=None if running is None else time.monotonic() - running,
-            pausing=self._pausing,
-            smallest=bisection.typed() or bisection.commit(),
-            written=bool(bisection.typed()),
-            finding=bisection.card,
-            said=self._tasks.said,
-            bad=self._tasks.bad,
-        )
-        self.form.show(guide.head(shown), "\n".join(filter(None, (shown.title, shown.said))))
+        head = guide.head(bisection, idle=began is None, pausing=self._pausing, said=tasks.said, bad=tasks.bad)
+        self.form.show(head, "\n".join(filter(None, (bisection.title, tasks.said))))
         self.probe.live = running is not None
-        self.probe.show(guide.upcoming(shown), words.named(probe, search) if probe is not None else "")
-        self.found.show(guide.result(shown), repr(bisection) if bisection.result is not None else "")
-        self.remaining.show(guide.remaining(search))
+        self.probe.show(guide.upcoming(bisection, running), words.named(probe, search) if probe is not None else "")
+        self.found.show(guide.result(bisection), repr(bisection) if bisection.result is not None else "")
+        self.remaining.show(guide.remaining(bisection))
         self.probes.show(guide.probes(search), words.log(search))
 
     # -- what somebody does
@@ -198,24 +184,25 @@ class Guide(Panel):
     def _begin(self, values: Mapping[str, str]) -> None:
         command = _split(self._command)
         script = bisections.is_script(command)
-        target, arguments = (command[0], command[1:]) if script else (command, [])
-        common: dict[str, Any] = {"n": self._ranks, "fork": script and values.get("fork") == "fork", "run": False}
         span, git, by = (values.get(name, "").strip() or None for name in ("span", "git", "by"))
-        said = ""
-        if by is not None:
-            bisection = bisections.bisect(target, *arguments, by=by, **common)
-        else:
-            bisection = bisections.bisect(
-                target,
-                *arguments,
-                vary=() if span or git else self._chosen(values),
-                env=_split(values["env"]) if values.get("env", "").strip() else (),
-                span=span,
-                git=git,
-                ladder=values.get("order") == "ladder",
-                repeat=None if values.get("repeat") == "auto" else 1,
-                **common,
-            )
+        vary = () if span or git or by else tuple(self._chosen(values))
+        env = tuple(_split(values["env"])) if not by and values.get("env", "").strip() else ()
+        ladder, repeat = not by and values.get("order") == "ladder", None if values.get("repeat") == "auto" else 1
+        request = Request(
+            tuple(command),
+            script,
+            size=self._ranks,
+            fork=script and values.get("fork") == "fork",
+            vary=vary,
+            env=env,
+            span=span,
+            git=git,
+            ladder=ladder,
+            by=by,
+            repeat=repeat,
+        )
+        bisection, said = bisections.of_command(request), ""
+        if bisection.by_hand:
             bisection.path, said = take_log()
         self.bisection = bisection
         self._start(bisection, once=False)
@@ -259,7 +246,7 @@ def _interrupted() -> str:
         if searching(LOG) is not None:  # another process continues it
             return ""
         log = read_log(LOG)
-        number = len(log["search"]["trials"])
+        number = len(log["trials"])
         command = shlex.join(map(str, log["options"]["command"]))
         return f"The search of {command} was interrupted after {number} probe{'s' * (number != 1)}:"
     return ""

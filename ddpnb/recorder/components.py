@@ -131,11 +131,6 @@ class Selected:
         _off.clear()
         _off.update(one.name for one in self._components if one.name not in self._on)
         os.environ.update(self._environment)
-        threads = self._environment.get("OMP_NUM_THREADS")
-        if threads:  # torch has read it long ago
-            import torch
-
-            torch.set_num_threads(int(threads))
         try:
             if self._target is not None:
                 return self._target(*self._args)

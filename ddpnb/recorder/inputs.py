@@ -43,18 +43,6 @@ def describe(inputs: Any, kwargs: Any) -> tuple[str, float, float, list[Any]]:
     return text, float(digest), float(good), [weakref.ref(tensor) for tensor in tensors]
 
 
-def whole(inputs: Any, kwargs: Any) -> float:
-    """The digest of all bytes of all tensors; 0 where there is none, or too many, or one that cannot be looked at."""
-    tensors = [*_walk(inputs)[0], *_walk(kwargs)[0]]
-    digest = 0
-    for tensor in tensors:
-        part = exact(tensor.detach())
-        if not part:
-            return 0.0
-        digest = (digest * 31 + part) & _DIGITS
-    return float(digest) if len(tensors) < _TENSORS else 0.0
-
-
 def beginning(tensor: Any) -> int:
     """The digest of a tensor's first bytes, with its type and shape; 0 where they cannot be looked at.
 

@@ -41,7 +41,6 @@ ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins,
 LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
-MODULES = "DDPNB_MODULES"  # 1: the first forward and backward of each model are recorded module by module
 AGENT = "DDPNB_AGENT"  # of the process that acts for a launcher on another host: the name of that host
 CLOCK = "DDPNB_CLOCK_NS"  # what a rank adds to its monotonic clock, which gives that of its launcher's host
 LINES = "DDPNB_LINES"  # 0: the path is not recorded

@@ -30,7 +30,6 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
 from ddpnb.recorder.door import Door
-from ddpnb.recorder.first_pass import FirstPass
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.losses import loss_facts, sound, unused
@@ -76,7 +75,6 @@ class Replicas(Hooks):
         #: called with a wrapper of an earlier run that is used again
         self.on_resumed: list[Callable[[Any], None]] = []
         self.tracing = Tracing(box)
-        self.first_pass = FirstPass(box, self._samples)
 
     # -- life
 
@@ -99,7 +97,6 @@ class Replicas(Hooks):
         self.before(torch, "compile", self._bypass.compiles)
         self.on_removal(self._bypass.end)
         self.on_removal(self.tracing.remove)
-        self.on_removal(self.first_pass.remove)
 
     def new_run(self) -> None:
         super().new_run()
@@ -110,7 +107,6 @@ class Replicas(Hooks):
         self._losses.forget()
         self._bypass.end()
         self.tracing.new_run()
-        self.first_pass.new_run()
         self.models.new_run()
 
     def finish(self, name: str = "", place: dict[str, Any] | None = None) -> None:
@@ -251,8 +247,6 @@ class Replicas(Hooks):
         watched.inputs = []
         if watched.forwards > _UNSTEPPED:  # no optimizer steps with it, or hardly ever
             watched.pace.looking, watched.pace.cost = not turn % _UNSTEPPED, 0.0
-        if watched.first_pass and turn < 3:
-            self.first_pass.forward(watched, ddp.module) if turn == 1 else self.first_pass.backward_is_over(watched)
         if self.tracing.wanted:
             self.tracing.begin(watched.number, turn, ddp.module, watched.exact)
 
@@ -399,8 +393,6 @@ class Replicas(Hooks):
             elif watched.backwards and not watched.forwards and not watched.bypass_site:
                 self._bypass.begin()  # it was trained without its wrapper: where, the next time?
             watched.turns["gradients"] += 1
-            if watched.first_pass:
-                self.first_pass.backward_is_over(watched)
             if watched.forwards > _UNSTEPPED:
                 watched.pace.next_step(watched.steps)  # many were accumulated: it is this step that counts
             if watched.pace.looking:

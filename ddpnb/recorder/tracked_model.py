@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
@@ -17,7 +16,6 @@ import torch
 
 from ddpnb.model.replicas import TensorSpec
 from ddpnb.model.samples import KINDS
-from ddpnb.recorder import protocol
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.device_copies import in_order, to_host
 from ddpnb.recorder.digests import HASH, Digester, exact
@@ -77,7 +75,6 @@ class Watched:
         self.bypass_site = 0
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
-        self.first_pass = os.environ.get(protocol.MODULES) == "1"  # it is recorded module by module
         self.search_s = 0.0  # duration of the last search for unused parameters
         self.unsound = 0  # losses that were not finite, one after another
 

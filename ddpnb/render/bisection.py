@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.bisection.functions import FUNCTION, NONE
-from ddpnb.bisection.results import SearchResult, Trial
-from ddpnb.bisection.search import Search
-from ddpnb.bisection.space import AS_GIVEN, Probe, RangeSpace
+from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.space import AS_GIVEN, Component, Probe, RangeSpace, Value
 from ddpnb.render.text import relative
 from ddpnb.texts import printable
 from ddpnb.timing.quantities import span
@@ -26,25 +24,18 @@ def named(probe: Probe, search: Search) -> str:
     """
     space = search.space
     if isinstance(space, RangeSpace):
-        if probe.at == AS_GIVEN:
-            return AS_GIVEN
-        if space.name == FUNCTION and probe == space.start:
-            return "all functions"
-        if space.name == FUNCTION:
-            return "no function" if probe == space.harmless else f"up to {probe.at}"
-        value = str(probe.at)[:10] if space.kind == "git" else str(probe.at)
-        return f"{space.name} {value}"
+        return AS_GIVEN if probe.at == AS_GIVEN else f"{space.name} {_short(probe.at, space)}"
     if probe == space.start:
         return "as given"
-    rung = next((title for title, rung in space.cumulative() if rung == probe), None)
     if not probe.on and space.rungs:
         return "rung 1, a single process" if space.rungs[0][0] == "all ranks" else "rung 1, no options"
-    if rung is not None:
-        return f"rung {2 + [title for title, _ in space.rungs].index(rung)}, {rung}"
+    rungs = [(title, rung) for title, rung in space.cumulative() if rung == probe]
+    if rungs:
+        return f"rung {2 + space.cumulative().index(rungs[0])}, {rungs[0][0]}"
     if not probe.on:
         return "with none of them" if len(space.names) > 1 else f"without {space.components[0].name}"
     off = [name for name in space.names if name not in probe.on]
-    if len(off) < len(probe.on) and not any(component.instead_of for component in space.components):
+    if len(off) < len(probe.on) and not any(component.of for component in space.components):
         return f"without {', '.join(off)}"
     return f"with {', '.join(component.name for component in space.shown(probe.on))} alone"
 
@@ -74,34 +65,30 @@ def log(search: Search) -> str:
 
 def conclusion(result: SearchResult, search: Search) -> str:
     """What was found, in one or a few sentences."""
-    space = search.space
+    space, rate = search.space, search.rate
+    tried = rate.bad + rate.good
     if result.outcome == "nothing fails":
         more = "" if search.sometimes else " If it fails only sometimes, add --repeat auto."
         return f"Nothing fails: the command as given works.{more}"
     if result.outcome == "always fails":
         what = f"{space.name} {space.values[0]}" if isinstance(space, RangeSpace) else "none of them"
         return f"It fails with {what} too: the cause lies elsewhere. Vary something else."
-    if result.outcome == "undecided":
-        return _undecided(result, search)
-    sure = ""
-    if search.sometimes:
-        sure = (
-            f" It has failed in {search.rate.bad} of the {search.rate.bad + search.rate.good} probes where it can;"
-            f" confidence {search.stated_confidence:.3f}."
+    if result.seldom:
+        return (
+            f"Undecided: the same command failed in {rate.bad} of {tried} probes, which is too seldom to search. If it was "
+            "the first of them, that one may have left something behind which prevents it, such as a checkpoint."
         )
+    sure = (
+        f" It has failed in {rate.bad} of the {tried} probes where it can; confidence {search.stated_confidence:.3f}."
+        if search.sometimes
+        else ""
+    )
     if isinstance(space, RangeSpace):
-        first, last = (
-            str(one)[:10] if space.kind == "git" else str(one) for one in (result.first_bad, result.last_good)
-        )
-        if space.name == FUNCTION:
-            before = "no function at all" if last == NONE else f"the functions up to {last}"
-            return f"It fails as soon as {first} is added; with {before} it works.{sure}"
-        return f"It fails from {space.name} {first} on; {last} works.{sure}"
-    lines = [f"It fails with {_together([str(one) for one in space.shown(result.minimal)])}.{sure}"]
-    lines += [
-        f"Independently of that, it fails with {_together([str(one) for one in space.shown(cause)])}."
-        for cause in result.causes[1:]
-    ]
+        return _of_values(result, space, sure)
+    if result.outcome == "undecided":
+        return "Undecided: no configuration besides the command as given could be judged."
+    lines = [f"It fails with {_together(space.shown(result.minimal))}.{sure}"]
+    lines += [f"Independently of that, it fails with {_together(space.shown(cause))}." for cause in result.causes[1:]]
     found = {name for cause in result.causes for name in cause}
     others = [name for name in space.names if not found & set(space.probe([name]).on)]
     if others and any(one.answer == "good" and set(others) <= set(one.probe.on) for one in search.trials):
@@ -114,23 +101,20 @@ def conclusion(result: SearchResult, search: Search) -> str:
     return "\n".join(lines)
 
 
-def _undecided(result: SearchResult, search: Search) -> str:
-    if result.seldom:
-        bad, tried = search.rate.bad, search.rate.bad + search.rate.good
-        return (
-            f"Undecided: the same command failed in {bad} of {tried} probes, which is too seldom to search. If it was the "
-            "first of them, that one may have left something behind which prevents it, such as a checkpoint."
-        )
-    if not isinstance(search.space, RangeSpace):
-        return "Undecided: no configuration besides the command as given could be judged."
-    short = 10 if isinstance(search.space, RangeSpace) and search.space.kind == "git" else None
-    *between, last = [str(one)[:short] for one in result.candidates]
+def _of_values(result: SearchResult, space: RangeSpace, sure: str) -> str:
+    last_good = _short(result.last_good, space)
+    if result.outcome == "found":
+        return f"It fails from {space.name} {_short(result.first_bad, space)} on; {last_good} works.{sure}"
+    *between, last = (_short(one, space) for one in result.candidates)
     shown = ", ".join(between[:_SHOWN]) + ", ..." * (len(between) > _SHOWN)
-    works = f"{str(result.last_good)[:short]} works and " if result.last_good is not None else ""
+    works = f"{last_good} works and " if result.last_good is not None else ""
     return f"Undecided: {works}{last} fails; those between could not be judged: {shown}."
 
 
-def _together(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"{names[0]} alone"
-    return f"{', '.join(names[:-1])} and {names[-1]} together"
+def _short(value: Value | None, space: RangeSpace) -> str:
+    return str(value)[:10] if space.kind == "git" else str(value)
+
+
+def _together(components: Sequence[Component]) -> str:
+    names = [str(one) for one in components]
+    return f"{', '.join(names[:-1])} and {names[-1]} together" if len(names) > 1 else f"{names[0]} alone"

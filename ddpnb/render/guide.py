@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any, Protocol
 
-from ddpnb.bisection.results import SearchResult, Trial
-from ddpnb.bisection.search import Search
-from ddpnb.bisection.space import Probe, RangeSpace, SetSpace
+from ddpnb.bisection.search import Search, SearchResult, Trial
+from ddpnb.bisection.space import Probe, RangeSpace
 from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding
 from ddpnb.render import bisection as words
@@ -22,8 +21,6 @@ _ANSWERS = {
 _BY = (
     ("", "-"),
     ("steps", "optimizer step: replicas differ"),
-    ("checkpoints", "numbered checkpoint"),
-    ("modules", "module: outputs differ"),
     ("ranks", "number of ranks"),
 )
 _COLUMNS = 12  # components that have one each
@@ -31,40 +28,30 @@ _REASON = 160
 _HELP = "find what makes a program fail"
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A bisection as it stands.
+class Searching(Protocol):
+    """A bisection, as far as it is shown: ``control.bisecting.Bisection``."""
 
-    ``title``: the command, or that functions are searched. ``result``, ``conclusion``: what was found, None and empty if
-    there is more to probe. ``probe``: the next one, or the one that runs. ``typed``: it as a command line, empty if there is none. ``left``: probes to go,
-    about. ``by_hand``: a person may judge it. ``running``: a probe, since so many seconds; None: none. ``pausing``: it is
-    the last one for now. ``smallest``: the smallest failing command or the commit. ``written``: a script with it can be
-    written. ``said``: the result of the last action.
-    """
-
-    title: str
+    by_hand: bool
     search: Search
-    result: SearchResult | None = None
-    conclusion: str = ""
-    probe: Probe | None = None
-    typed: str = ""
-    left: int = 0
-    by_hand: bool = True
-    running: float | None = None
-    pausing: bool = False
-    smallest: str = ""
-    written: bool = False
-    finding: Finding | None = None
-    said: str = ""
-    bad: bool = False
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def result(self) -> SearchResult | None: ...
+    @property
+    def left(self) -> int: ...
+    @property
+    def finding(self) -> dict[str, Any] | None: ...
+    def conclusion(self) -> str: ...
+    def next_probe(self) -> Probe | None: ...
+    def typed(self, probe: Probe | None = None) -> str: ...
+    def commit(self) -> str: ...
 
 
 # -- the forms
 
 
-def ask(
-    command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str = "", said: str = "", busy: bool = False
-) -> str:
+def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str = "", said: str = "") -> str:
     """The first form: what fails.
 
     Args:
@@ -73,7 +60,6 @@ def ask(
         scripts: files to choose from.
         log: describes a search that can be continued, empty if there is none.
         said: why it cannot begin.
-        busy: it is about to.
     """
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
     given = markup.attributes({"value": command, "size": 60, "placeholder": "train.py --amp --num-workers 4"})
@@ -83,7 +69,7 @@ def ask(
         f'name="command" list="ddpnb-bisect-scripts"{given}></label>'
         f'<datalist id="ddpnb-bisect-scripts">{listed}</datalist>'
         + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], str(ranks))
-        + markup.button("next", "propose", image="go", enabled=not busy)
+        + markup.button("next", "propose", image="go")
         + "</form>"
     )
     kept = (
@@ -114,7 +100,7 @@ def choose(
         else '<p class="faint">The command has no options to vary: choose something below.</p>'
     )
     more = (
-        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps, modules, ranks</summary><div class="row">'
+        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps, ranks</summary><div class="row">'
         + markup.field("environment variables", "env", hint="NCCL_P2P_DISABLE=1|", size=28)
         + markup.field("the first failing number of an option", "span", hint="batch-size=1..64", size=22)
         + markup.field("the first failing commit", "git", hint="v1.2..HEAD", size=16)
@@ -151,10 +137,17 @@ def _row(number: int, one: Varied, *, ticked: bool) -> str:
 # -- the search
 
 
-def head(shown: Shown) -> str:
-    """What is searched, how far it is, and the buttons."""
-    done = len(shown.search.trials)
-    idle, result = shown.running is None, shown.result
+def head(shown: Searching, *, idle: bool = True, pausing: bool = False, said: str = "", bad: bool = False) -> str:
+    """What is searched, how far it is, and the buttons.
+
+    Args:
+        shown: the bisection.
+        idle: no probe runs.
+        pausing: the one that runs is the last one for now.
+        said: the result of the last action.
+        bad: it is an error.
+    """
+    done, result = len(shown.search.trials), shown.result
     if result is not None:
         image, role = {"found": ("done", "ok")}.get(result.outcome, ("why", "note"))
         state = f"{result.outcome}, {_count(done, 'probe')}"
@@ -167,9 +160,7 @@ def head(shown: Shown) -> str:
     run = markup.button(
         "run to the end", "run", image="go", enabled=idle and result is None, title="make all probes that are needed"
     )
-    pause = markup.button(
-        "pause", "pause", image="hold", enabled=not shown.pausing, title="stop after the probe that runs"
-    )
+    pause = markup.button("pause", "pause", image="hold", enabled=not pausing, title="stop after the probe that runs")
     undo = markup.button(
         "undo", "undo", image="restart", enabled=idle and bool(done), title="take the last answer back"
     )
@@ -177,24 +168,22 @@ def head(shown: Shown) -> str:
     stop = markup.button("end this probe", "stop", image="gone", title="end its processes; it has no answer")
     buttons = (run if idle else pause + stop) + undo + over
     row = f'<div class="row" style="margin-top:8px">{status}<span class="space"></span>{buttons}</div>'
-    return f"{_head(shown.title, code=True)}{row}{controls.message(shown.said, bad=shown.bad)}"
+    return f"{_head(shown.title, code=True)}{row}{controls.message(said, bad=bad)}"
 
 
-def upcoming(shown: Shown) -> str:
-    """The next probe, or the one that runs, with the buttons to run or to judge it; empty if there is a result."""
-    probe = shown.probe
+def upcoming(shown: Searching, running: float | None = None) -> str:
+    """The next probe, or the one that runs since so many seconds, with the buttons to run or to judge it; empty if there is a result."""
+    probe = shown.next_probe() if shown.result is None else None
     if probe is None:
         return ""
-    name = markup.text(words.named(probe, shown.search), 400)
-    number = len(shown.search.trials) + 1
-    typed = f"<pre>{markup.text(shown.typed, 1000)}</pre>" if shown.typed else ""
-    failed = next((one.reason for one in shown.search.trials if one.answer == "bad" and one.reason), "")
+    trials, command = shown.search.trials, shown.typed(probe)
+    typed = f"<pre>{markup.text(command, 1000)}</pre>" if command else ""
+    failed = next((one.reason for one in trials if one.answer == "bad" and one.reason), "")
     before = f'<p class="faint">It fails: {markup.text(failed, 400)}</p>' if failed else ""
-    if shown.running is not None:
-        return (
-            f'{before}<p><b>Probe {number}: {name}</b> <span class="faint">runs for {markup.age(shown.running)}</span></p>'
-            f'{typed}<progress aria-label="probing"></progress>'
-        )
+    name = f"{before}<p><b>Probe {len(trials) + 1}: {markup.text(words.named(probe, shown.search), 400)}</b>"
+    if running is not None:
+        since = f'<span class="faint">runs for {markup.age(running)}</span>'
+        return f'{name} {since}</p>{typed}<progress aria-label="probing"></progress>'
     run = markup.button("run this probe", "step", image="step")
     judge = (
         '<span class="faint">or run it elsewhere, and say how it went:</span>'
@@ -202,22 +191,26 @@ def upcoming(shown: Shown) -> str:
         + markup.button("bad", "judge", image="stop", answer="bad", title="it fails as the original does")
         + markup.button("skip", "judge", answer="skip", title="it cannot be judged")
     )
-    return f'{before}<p><b>Probe {number}: {name}</b></p>{typed}<div class="row">{run}{judge if shown.by_hand else ""}</div>'
+    return f'{name}</p>{typed}<div class="row">{run}{judge if shown.by_hand else ""}</div>'
 
 
-def remaining(search: Search) -> str:
+def remaining(shown: Searching) -> str:
     """What may still be the cause, and what is ruled out."""
-    space, step = search.space, search.step
+    space, left, result = shown.search.space, shown.search.step.candidates, shown.result
     if isinstance(space, RangeSpace):
-        left = step.candidates
-        if not left:
+        if not left or result is not None:
             return ""
-        first, last = (str(one)[:12] for one in (left[0], left[-1]))
-        count = _count(len(left), "value")
-        return f'<p>The first that fails is {"among " if len(left) > 1 else ""}{markup.text(space.name)} {markup.text(first)}{f" to {markup.text(last)}" if len(left) > 1 else ""} <span class="faint">({count})</span></p>'
-    causes = {name for cause in step.result.causes for name in cause} if step.result is not None else set[str]()
-    possible = set(step.candidates) if step.result is None else set[object]()
-    return f'<ul class="chips" aria-label="what may be the cause">{"".join(_chip(str(one), one.name in causes, one.name in possible) for one in space.components)}</ul>'
+        first, last = (markup.text(str(one)[:12]) for one in (left[0], left[-1]))
+        among = (
+            f"among {markup.text(space.name)} {first} to {last}"
+            if len(left) > 1
+            else f"{markup.text(space.name)} {first}"
+        )
+        return f'<p>The first that fails is {among} <span class="faint">({_count(len(left), "value")})</span></p>'
+    causes = {name for cause in result.causes for name in cause} if result is not None else set[str]()
+    possible = set(left) if result is None else set[object]()
+    chips = "".join(_chip(str(one), one.name in causes, one.name in possible) for one in space.components)
+    return f'<ul class="chips" aria-label="what may be the cause">{chips}</ul>'
 
 
 def _chip(name: str, cause: bool, possible: bool) -> str:
@@ -232,20 +225,19 @@ def probes(search: Search) -> str:
         return ""
     space = search.space
     columns: tuple[str, ...] = (space.name,) if isinstance(space, RangeSpace) else ("on",)
-    if isinstance(space, SetSpace) and len(space.names) <= _COLUMNS:
+    if not isinstance(space, RangeSpace) and len(space.names) <= _COLUMNS:
         columns = space.names
-    rows = [_probe(number, one, search) for number, one in enumerate(search.trials, 1)]
+    rows = [_probe(number, one, search, columns) for number, one in enumerate(search.trials, 1)]
     return markup.table("probes", ("probe", *columns, "answer", "seconds", "reason"), rows, kind="")
 
 
-def _probe(number: int, one: Trial, search: Search) -> str:
-    space = search.space
-    if isinstance(space, RangeSpace):
+def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> str:
+    if one.probe.at is not None:
         cells = [str(one.probe.at)[:12]]
-    elif len(space.names) <= _COLUMNS:
-        cells = ["on" if name in one.probe.on else "-" for name in space.names]
-    else:
+    elif columns == ("on",):
         cells = [words.named(one.probe, search)]
+    else:
+        cells = ["on" if name in one.probe.on else "-" for name in columns]
     image, role = _ANSWERS[one.answer]
     code = f" {one.code}" if one.code else ""
     answer = f'<span class="{role}">{markup.icon(image)}</span> {markup.text(words.WORDS[one.answer] + code)}'
@@ -257,25 +249,25 @@ def _probe(number: int, one: Trial, search: Search) -> str:
     )
 
 
-def result(shown: Shown) -> str:
+def result(shown: Searching) -> str:
     """What was found: in words, the smallest failing command, and its finding; empty if there is no result."""
     if shown.result is None:
         return ""
-    first, *rest = shown.conclusion.splitlines() or [shown.result.outcome]
+    first, *rest = shown.conclusion().splitlines() or [shown.result.outcome]
     more = "".join(f"<p>{markup.text(line)}</p>" for line in rest)
-    smallest = f"<pre>{markup.text(shown.smallest, 2000)}</pre>" if shown.smallest else ""
-    write = markup.button("write repro.sh", "write") if shown.written else ""
-    found = card.finding_html(shown.finding) if shown.finding is not None and shown.result.outcome == "found" else ""
-    return (
-        f'<div class="summary"><p>{markup.text(first)}</p></div>{more}{smallest}<div class="row">{write}</div>{found}'
-    )
+    smallest, finding = shown.typed() or shown.commit(), shown.finding
+    command = f"<pre>{markup.text(smallest, 2000)}</pre>" if smallest else ""
+    write = markup.button("write repro.sh", "write") if shown.typed() else ""
+    found = ""
+    if finding is not None and shown.result.outcome == "found":
+        found = card.finding_html(Finding.from_json(finding))
+    return f'<div class="summary"><p>{markup.text(first)}</p></div>{more}{command}<div class="row">{write}</div>{found}'
 
 
-def still(shown: Shown) -> str:
+def still(shown: Searching) -> str:
     """A bisection without its controls, as ``Bisection`` shows itself."""
-    search = shown.search
-    found = result(shown) or f"<p>{_count(len(search.trials), 'probe')} done, about {shown.left} to go</p>"
-    return f"{_head(shown.title, code=True)}{found}{remaining(search)}{probes(search)}"
+    found = result(shown) or f"<p>{_count(len(shown.search.trials), 'probe')} done, about {shown.left} to go</p>"
+    return f"{_head(shown.title, code=True)}{found}{remaining(shown)}{probes(shown.search)}"
 
 
 def _head(title: str, *, code: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.bisection.command_line import find, number_of_ranks, replaced, value_of
+from ddpnb.bisection.command_line import find, ranks_option, replaced, value_of
 from ddpnb.errors import UsageError
 
 COMMAND = ["train.py", "--amp", "--num-workers", "4", "--lr=0.1", "model.depth=8", "-v"]
@@ -66,12 +66,12 @@ def test_an_option_that_is_not_there_is_added_at_the_end():
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("torchrun --nproc-per-node 4 train.py", 4),
-        ("torchrun --nproc_per_node=8 train.py", 8),
-        ("mpirun -np 3 python train.py", 3),
-        ("torchrun --nproc-per-node gpu train.py", None),
+        ("torchrun --nproc-per-node 4 train.py", ("--nproc-per-node", "4")),
+        ("torchrun --nproc_per_node=8 train.py", ("--nproc_per_node", "8")),
+        ("mpirun -np 3 python train.py", ("-np", "3")),
+        ("torchrun --nproc-per-node gpu train.py", ("--nproc-per-node", "gpu")),
         ("python train.py", None),
     ],
 )
 def test_how_many_ranks_a_launch_command_starts(command, said):
-    assert number_of_ranks(command.split()) == said
+    assert ranks_option(command.split()) == said

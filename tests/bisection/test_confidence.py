@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.bisection.confidence import Rate
+from ddpnb.bisection.search import Rate
 
 
 @pytest.mark.parametrize("rate", [Rate(), Rate(1, 0), Rate(3, 7), Rate(30, 70), Rate(1, 300)])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 
 import pytest
 
-from ddpnb.bisection.replay import MEASURED
-from ddpnb.bisection.results import SearchResult
-from ddpnb.bisection.search import Search
+from ddpnb.bisection.search import MEASURED, Search, SearchResult
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 from ddpnb.errors import UsageError
 from ddpnb.render.bisection import conclusion
@@ -48,10 +45,19 @@ def test_several_causes():
     assert set(search.result.causes) == {("b", "e"), ("h",)}
 
 
-def test_ends_that_are_known_are_not_probed():
-    search = finish(Search(RangeSpace("step", range(9)), ends_known=True), lambda probe: probe.at >= 6)
+def test_values_in_order():
+    search = finish(Search(RangeSpace("step", range(9))), lambda probe: probe.at >= 6)
     assert search.result is not None
-    assert (search.result.first_bad, search.result.last_good, len(search.trials)) == (6, 5, 3)
+    assert (search.result.first_bad, search.result.last_good) == (6, 5)
+    assert [trial.probe.at for trial in search.trials] == [
+        8,
+        0,
+        4,
+        6,
+        5,
+        6,
+        5,
+    ]  # the ends, halves, and both sides again
 
 
 @pytest.mark.parametrize("space", [letters("abc"), RangeSpace("step", range(9))])
@@ -159,7 +165,6 @@ def test_a_ladder_is_climbed_rung_by_rung_and_the_first_that_fails_is_narrowed_d
     assert search.result is not None
     assert search.result.minimal == ("b", "d")
     assert all(set(trial.probe.on) <= set("abcde") for trial in search.trials[3:-1])
-    assert Search.from_json(search.to_json()).result == search.result
 
 
 def test_undo_asks_again():
@@ -175,48 +180,12 @@ def test_undo_asks_again():
         search.undo()
 
 
-def test_a_log_continues_where_it_stopped():
+def test_answers_continue_where_they_stopped():
     whole = finish(Search(letters("abcdefgh")), pair)
     for length in range(len(whole.trials)):
-        log = json.loads(json.dumps(Search(whole.space, trials=whole.trials[:length]).to_json()))
-        assert finish(Search.from_json(log), pair).trials == whole.trials
-
-
-def test_a_log_of_another_version_is_refused():
-    log = Search(letters("ab")).to_json() | {"schema": 99}
-    with pytest.raises(UsageError, match="version 99"):
-        Search.from_json(log)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda log: log.pop("space"),
-        lambda log: log["space"].pop("kind"),
-        lambda log: log["trials"].append({}),
-        lambda log: log["trials"].append(
-            {"on": ["z"], "at": None, "answer": "bad", "code": None, "seconds": 1, "reason": ""}
-        ),
-        lambda log: log["trials"].append(
-            {"on": [], "at": None, "answer": "no", "code": None, "seconds": 1, "reason": ""}
-        ),
-        lambda log: log.update(repeat="x"),
-    ],
-)
-def test_a_damaged_log_is_refused(damage):
-    log = Search(letters("ab")).to_json()
-    damage(log)
-    with pytest.raises(UsageError):
-        Search.from_json(log)
-
-
-def test_probes_at_the_same_time_are_those_that_may_follow():
-    search = Search(RangeSpace("step", range(9)), ends_known=True)
-    probes = search.next_probes(3)
-    assert probes == (Probe(at=4), Probe(at=2), Probe(at=6))
-    for probe in probes:
-        search.answer(probe, "bad" if probe.at >= 6 else "good")
-    assert search.next_probe() == Probe(at=5)
+        again = Search(whole.space, trials=whole.trials[:length])
+        assert again.next_probe() == whole.trials[length].probe
+        assert finish(again, pair).trials == whole.trials
 
 
 @pytest.mark.parametrize("arguments", [{"repeat": 0}, {"confidence": 1.0}, {"confidence": 0.1}])

@@ -16,7 +16,7 @@ import time
 import psutil
 import pytest
 
-from ddpnb.control import probing
+from ddpnb import bisections
 from tests.cli.commands import DDPNB, refused
 from tests.scripted import ScriptedProber
 
@@ -72,7 +72,7 @@ def left(folder):
 def bisect(request, cli, monkeypatch):
     """``ddpnb bisect`` on probes without processes, or on real ranks."""
     if request.param == "scripted":
-        monkeypatch.setattr(probing, "Prober", ScriptedProber)
+        monkeypatch.setattr(bisections, "CommandProber", ScriptedProber)
     return lambda *args, cwd: cli("bisect", *args, cwd=cwd)
 
 
@@ -159,10 +159,9 @@ def test_commits(tmp_path, bisect):
 
 
 @on_real_ranks
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.full)])
-def test_an_interrupted_search_continues(tmp_path, bisect, jobs):
+def test_an_interrupted_search_continues(tmp_path, bisect):
     write(tmp_path)
-    given = [*FORK, "--jobs", str(jobs), "train.py", "--num-workers", "4", "--evaluate"]
+    given = [*FORK, "train.py", "--num-workers", "4", "--evaluate"]
     with subprocess.Popen(
         [*DDPNB, "bisect", *given], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
@@ -178,7 +177,7 @@ def test_an_interrupted_search_continues(tmp_path, bisect, jobs):
             process.kill()
     assert "continue with: ddpnb bisect --resume ddpnb-bisect.json" in rest
     assert not left(tmp_path)
-    done = bisect("--resume", "ddpnb-bisect.json", "--jobs", jobs, cwd=tmp_path)
+    done = bisect("--resume", "ddpnb-bisect.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "continues after" in done.stderr
     assert "--num-workers=4 and --evaluate together" in done.stdout
@@ -215,7 +214,7 @@ def test_the_first_step_of_a_launch_command(tmp_path, bisect):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *given]
     done = bisect("--by", "steps", "--", *torchrun, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "optimizer step 4, after its update" in done.stdout and "ddpnb run -- " in done.stdout
+    assert "optimizer step 4, after its update" in done.stdout and "ddpnb run --end-after-patience -- " in done.stdout
 
 
 def test_the_smallest_number_of_ranks(tmp_path, bisect):
@@ -261,7 +260,6 @@ def test_a_cause_that_is_not_varied(tmp_path, bisect):
         (["--confidence", "2", "train.py", "--amp"], "confidence"),
         (["--resume", "train.py"], "not the log of a search"),
         (["--resume", "nowhere.json"], "cannot read"),
-        (["--jobs", "0", "train.py", "--amp"], "jobs is 0"),
         (["-n", "2", "--", "python", "train.py", "--amp"], "go with a script"),
         (["--json", "no/such/folder.json", "train.py", "--amp"], "cannot write"),
         (["--", "no-such-program", "--amp"], "cannot run"),

@@ -10,43 +10,39 @@ import sys
 import psutil
 import pytest
 
-from ddpnb.bisection.command import CommandSpace
-from ddpnb.bisection.failure import Failure
+from ddpnb.bisection.command import CommandSpace, Request
 from ddpnb.bisection.search import Search
-from ddpnb.bisection.varied import Trying
 from ddpnb.control.bisecting import Bisection
 from ddpnb.control.bisection_log import searching
-from ddpnb.control.probing import Ran
+from ddpnb.control.probing import CommandProber, Ran
 from ddpnb.errors import UsageError
 
-HANG = Failure("DDP301", frozenset({("train.py", 7, "main")}), summary="rank 1 is missing")
-CRASH = Failure(
-    "DDP312", frozenset({("train.py", 3, "main")}), summary="Rank 0 raised ValueError: not a multiple of 4."
-)
-REFUSED = Failure("DDP312", frozenset(), summary="The script refused its arguments on ranks 0 and 1: --lr is required.")
+
+def failure(code, line, summary):
+    where = [] if line is None else [{"rank": 0, "file": "train.py", "line": line, "function": "main"}]
+    return {"code": code, "summary": summary, "certainty": "proven", "culprits": [0], "where": where}
 
 
-class Probes:
+HANG = failure("DDP301", 7, "rank 1 is missing")
+CRASH = failure("DDP312", 3, "Rank 0 raised ValueError: not a multiple of 4.")
+REFUSED = failure("DDP312", None, "The script refused its arguments on ranks 0 and 1: --lr is required.")
+
+
+class Probes(CommandProber):
     """What each command gives."""
 
-    repository = None
-
-    def __init__(self, answer):
+    def __init__(self, space, answer):
+        super().__init__(space.request, space.trying)
         self._answer = answer
-        self.commands: list[tuple[str, ...]] = []
 
-    def run(self, trying: Trying) -> Ran:
-        self.commands.append(trying.command)
-        failure = self._answer(trying.command)
-        return Ran((failure,), {"code": failure.code}, failure.summary) if failure else Ran()
-
-    def options(self, _trying: Trying, /) -> list[str]:
-        return []
+    def run(self, probe):
+        failure = self._answer(self.trying(probe).command)
+        return Ran([failure], failure["summary"]) if failure else Ran()
 
 
 def bisection(answer, command=("train.py", "--bs", "32"), span="bs=4..32", path=None):
-    space = CommandSpace(command, span=span)
-    return Bisection(space, Search(space.space), Probes(answer), path)
+    space = CommandSpace(Request(command, span=span))
+    return Bisection(Search(space.space), Probes(space, answer), path)
 
 
 def test_another_failure_that_came_twice_is_not_tried_twice_again():
@@ -61,11 +57,10 @@ def test_another_failure_that_came_twice_is_not_tried_twice_again():
 
 
 def test_refused_arguments_are_not_tried_twice():
-    space = CommandSpace(["train.py", "--lr", "1", "--amp"])
-    found = Bisection(
-        space,
-        Search(space.space),
-        Probes(lambda command: REFUSED if "--lr" not in command else HANG if "--amp" in command else None),
+    found = bisection(
+        lambda command: REFUSED if "--lr" not in command else HANG if "--amp" in command else None,
+        ("train.py", "--lr", "1", "--amp"),
+        None,
     )
     assert found.run().minimal == ("--lr", "--amp")
     others = [trial.probe for trial in found.trials if trial.answer == "other"]

@@ -7,64 +7,69 @@ import sys
 
 import pytest
 
-from ddpnb.bisection.varied import Trying
-from ddpnb.control.probing import Job, Prober
-from ddpnb.errors import UsageError
-
-COMMAND = Job(script=False)
+from ddpnb.bisection.command import Request
+from ddpnb.bisection.space import Probe
+from ddpnb.control.probing import CommandProber, Ran
 
 
-def python(text: str) -> Trying:
-    return Trying((sys.executable, "-S", "-c", text))
+def run(*command: str, **more: float) -> Ran:
+    return CommandProber(Request(command, script=False, **more)).run(Probe())
+
+
+def python(text: str, **more: float) -> Ran:
+    return run(sys.executable, "-S", "-c", text, **more)
 
 
 def test_a_program_fails_with_what_it_printed_last():
-    ran = Prober(COMMAND).run(python("print('loading'); raise ValueError('no data')"))
+    ran = python("print('loading'); raise ValueError('no data')")
     assert (ran.ran, ran.reason, ran.finding) == (True, "ValueError: no data", None)
     (failure,) = ran.failures
-    assert failure.code is None
+    assert failure["code"] is None
 
 
 def test_a_program_without_a_process_group_is_not_said_to_be_checked():
-    ran = Prober(COMMAND).run(python("pass"))
-    assert (ran.failures, ran.reason) == ((), "no process group was made: nothing was checked")
+    ran = python("pass")
+    assert (ran.failures, ran.reason) == ([], "no process group was made: nothing was checked")
 
 
 def test_a_program_that_is_idle_without_a_process_group_hangs():
-    ran = Prober(Job(script=False, patience=0.5)).run(python("import time; time.sleep(300)"))
+    ran = python("import time; time.sleep(300)", patience=0.5)
     (failure,) = ran.failures
-    assert ran.reason == failure.summary == "all its processes are idle, and none has made a process group"
+    assert ran.reason == failure["summary"] == "all its processes are idle, and none has made a process group"
 
 
 def test_a_probe_has_no_standard_input():
     text = (
         "import sys\n"
-        "from ddpnb.bisection.varied import Trying\n"
-        "from ddpnb.control.probing import Job, Prober\n"
+        "from ddpnb.bisection.command import Request\n"
+        "from ddpnb.bisection.space import Probe\n"
+        "from ddpnb.control.probing import CommandProber\n"
         "program = 'import sys; sys.exit(7 if sys.stdin.read() else 0)'\n"
-        "print(Prober(Job(script=False)).run(Trying((sys.executable, '-S', '-c', program))).failures)\n"
+        "request = Request((sys.executable, '-S', '-c', program), script=False)\n"
+        "print(CommandProber(request).run(Probe()).failures)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", text], input="yes\n", capture_output=True, text=True, timeout=60, check=True
     )
-    assert done.stdout == "()\n"
+    assert done.stdout == "[]\n"
 
 
 def test_a_program_that_does_not_exist():
-    ran = Prober(COMMAND).run(Trying(("no-such-program",)))
+    ran = run("no-such-program")
     assert not ran.ran
     assert "no-such-program" in ran.reason
 
 
-@pytest.mark.parametrize("jobs", [0, -1, 65])
-def test_a_number_of_jobs_that_makes_no_sense_is_refused(jobs):
-    with pytest.raises(UsageError, match="jobs"):
-        Job(jobs=jobs)
-
-
-def test_the_options_with_which_a_probe_can_be_typed():
-    assert Prober(Job(size=2)).options(Trying(("train.py",))) == ["-n", "2", "--end-after-patience"]
-    assert Prober(Job(script=False)).options(Trying(("torchrun",))) == ["--end-after-patience"]
-    assert Prober(Job(script=False, backend="gloo", patience=30)).options(Trying(("torchrun",))) == [
-        "--backend", "gloo", "--patience", "30", "--end-after-patience",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("request_", "typed"),
+    [
+        (Request(("train.py",)), "ddpnb run -n 2 --end-after-patience train.py"),
+        (Request(("torchrun", "t.py"), False), "ddpnb run --end-after-patience -- torchrun t.py"),
+        (
+            Request(("torchrun", "t.py"), False, backend="gloo", patience=30),
+            "ddpnb run --backend gloo --patience 30 --end-after-patience -- torchrun t.py",
+        ),
+    ],
+)
+def test_a_probe_can_be_typed(request_, typed):
+    assert CommandProber(request_).typed(Probe()) == typed

@@ -12,11 +12,10 @@ import psutil
 import pytest
 
 import ddpnb
-from ddpnb.bisection.command import CommandSpace
-from ddpnb.bisection.failure import Failure
+from ddpnb.bisection.command import CommandSpace, Request
 from ddpnb.bisection.search import Search
 from ddpnb.control.bisecting import Bisection
-from ddpnb.control.probing import Ran
+from ddpnb.control.probing import CommandProber, Ran
 from ddpnb.errors import ProbeEnded
 from ddpnb.panels.bisection_guide import Guide
 from ddpnb.widgets.fragment import Fragment
@@ -119,25 +118,22 @@ def test_a_probe_is_ended_and_has_no_answer(folder):
     assert running_in(folder) == []
 
 
-class Probes:
+class Probes(CommandProber):
     """Runs probes as a test says."""
 
-    repository = None
-
-    def __init__(self, run):
+    def __init__(self, space, run):
+        super().__init__(space.request, space.trying)
         self.run = run
         self.stopped = threading.Event()
-
-    def options(self, _trying, /):
-        return []
 
     def stop(self):
         self.stopped.set()
 
 
 def scripted(run) -> tuple[Guide, Probes]:
-    space, probes = CommandSpace(("train.py", "--amp", "--log"), vary=("amp", "log")), Probes(run)
-    return Guide(Bisection(space, Search(space.space), probes)), probes
+    space = CommandSpace(Request(("train.py", "--amp", "--log"), vary=("amp", "log")))
+    probes = Probes(space, run)
+    return Guide(Bisection(Search(space.space), probes)), probes
 
 
 def late_threads(guide: Guide, monkeypatch) -> list:
@@ -148,7 +144,7 @@ def late_threads(guide: Guide, monkeypatch) -> list:
     return later
 
 
-FAILED = Ran((Failure("DDP301", frozenset(), summary="rank 1 is missing"),))
+FAILED = Ran([{"code": None, "summary": "it ended with exit status 1"}])
 
 
 def test_what_is_asked_for_before_the_probe_has_begun_is_not_forgotten(folder, monkeypatch):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from ddpnb.bisection.results import SearchResult
-from ddpnb.bisection.search import Search
+from ddpnb.bisection.search import Search, SearchResult
 from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
 from ddpnb.bisection.varied import Varied
 from ddpnb.model.findings import Finding, FindingType
@@ -14,6 +15,32 @@ from tests.render.reading import HOSTILE, Reading, harmless
 
 OPTIONS = SetSpace([Component("--amp"), Component("--workers", "4"), Component("--log")])
 FINDING = Finding(FindingType("DDP301", "collective-missing"), "Rank 1 never calls the barrier.")
+
+
+@dataclass
+class Shown:
+    """A bisection, as far as it is shown."""
+
+    title: str
+    search: Search
+    result: SearchResult | None = None
+    said: str = ""
+    command: str = ""
+    left: int = 0
+    by_hand: bool = True
+    finding: dict | None = None
+
+    def conclusion(self):
+        return self.said
+
+    def next_probe(self):
+        return self.search.next_probe()
+
+    def typed(self, _probe=None):
+        return self.command
+
+    def commit(self):
+        return ""
 
 
 def searched(*answers: tuple[tuple[str, ...], str]) -> Search:
@@ -52,40 +79,39 @@ def test_a_command_without_options_says_so():
 
 def test_a_search_in_progress():
     search = searched((OPTIONS.names, "bad"), ((), "good"))
-    shown = guide.Shown("train.py", search, probe=search.next_probe(), typed="ddpnb run train.py --amp", left=4)
+    shown = Shown("train.py", search, command="ddpnb run train.py --amp", left=4)
     assert "2 probes done, about 4 to go" in guide.head(shown) and "run to the end" in guide.head(shown)
     assert all(word in guide.upcoming(shown) for word in ("Probe 3", "ddpnb run train.py --amp", "good", "bad", "skip"))
-    assert guide.remaining(search).count("possible") == 3
+    assert guide.remaining(shown).count("possible") == 3
     rows = Reading(guide.probes(search)).all("tr")
     assert len(rows) == 3
     assert guide.result(shown) == ""
 
 
 def test_a_probe_that_runs_cannot_be_judged():
-    shown = guide.Shown("train.py", searched(), probe=OPTIONS.start, running=3.0)
-    assert "pause" in guide.head(shown) and "run to the end" not in guide.head(shown)
-    assert "judge" not in guide.upcoming(shown) and "<progress" in guide.upcoming(shown)
+    shown = Shown("train.py", searched())
+    assert "pause" in guide.head(shown, idle=False) and "run to the end" not in guide.head(shown, idle=False)
+    assert "judge" not in guide.upcoming(shown, 3.0) and "<progress" in guide.upcoming(shown, 3.0)
 
 
 def test_what_a_recording_answers_is_not_judged():
-    page = guide.upcoming(guide.Shown("train.py", searched(), probe=OPTIONS.start, by_hand=False))
+    page = guide.upcoming(Shown("train.py", searched(), by_hand=False))
     assert "run this probe" in page and "judge" not in page
 
 
 def test_what_was_found():
     search = whole()
-    shown = guide.Shown(
+    shown = Shown(
         "train.py",
         search,
         search.result,
         "It fails with --amp and --log together.\nIt works with the others: --workers.",
-        smallest="ddpnb run train.py --amp --log",
-        written=True,
-        finding=FINDING,
+        "ddpnb run train.py --amp --log",
+        finding=FINDING.to_json(),
     )
     page = guide.result(shown)
     assert "It fails with --amp and --log together." in page and "DDP301" in page and "write repro.sh" in page
-    chips = guide.remaining(shown.search)
+    chips = guide.remaining(shown)
     assert chips.count("cause</span>") == 2 and chips.count("ruled out") == 1
     assert guide.upcoming(shown) == ""
     assert "It fails with --amp and --log together." in guide.still(shown)
@@ -95,9 +121,10 @@ def test_values_in_order():
     search = Search(RangeSpace("--batch-size", range(1, 65)))
     search.answer(search.space.start, "bad")
     search.answer(search.space.harmless, "good")
-    assert "among --batch-size 2 to 64" in guide.remaining(search) and "63 values" in guide.remaining(search)
+    left = guide.remaining(Shown("train.py", search))
+    assert "among --batch-size 2 to 64" in left and "63 values" in left
     search.answer(Probe(at=32), "good")
-    assert "33 to 64" in guide.remaining(search)
+    assert "33 to 64" in guide.remaining(Shown("train.py", search))
     assert [cell for cell in ("64", "1", "32") if f"<td>{cell}</td>" in guide.probes(search)] == ["64", "1", "32"]
 
 
@@ -113,19 +140,9 @@ def test_nothing_is_taken_for_html(hostile):
     search = Search(SetSpace([Component(hostile, hostile)]))
     search.answer(search.space.start, "bad", hostile, 1.0, hostile)
     found = SearchResult("found", ((hostile,),))
-    texts = dict.fromkeys(("title", "conclusion", "typed", "smallest", "said"), hostile)
-    shown = guide.Shown(
-        **texts,
-        search=search,
-        probe=search.space.start,
-        result=found,
-        running=1.0,
-        written=True,
-        finding=FINDING,
-        bad=True,
-    )
+    shown = Shown(hostile, search, found, hostile, hostile, finding=FINDING.to_json())
     harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, said=hostile))
     harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], said=hostile))
-    for part in (guide.head, guide.upcoming, guide.result, guide.still):
-        harmless(part(shown))
-    harmless(guide.remaining(search) + guide.probes(search))
+    harmless(guide.head(shown, said=hostile, bad=True) + guide.result(shown) + guide.still(shown))
+    shown.result = None
+    harmless(guide.upcoming(shown) + guide.upcoming(shown, 1.0) + guide.remaining(shown) + guide.probes(search))

@@ -42,14 +42,6 @@ def test_functions_in_order(ranks):
     assert [one["name"] for one in bisection.minimal] == ["load", "evaluate"]
 
 
-def test_the_first_function_of_a_list_with_which_it_fails(ranks):
-    functions = [parts.prepare, parts.fit, parts.load, parts.fit, parts.report, parts.fit]
-    bisection = ddpnb.bisect(functions, world=ranks, in_order=True, quiet=True)
-    result = bisection.to_json()
-    assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", "report", "fit #2")
-    assert result["finding"]["where"] and len(bisection.trials) <= 4 + 3  # the ends, two confirmations, log2(6)
-
-
 @pytest.mark.world
 def test_a_probe_that_kills_a_rank(world):
     before = world.pids()
@@ -80,8 +72,7 @@ def test_step_by_step_with_undo(ranks):
         (time.sleep, {}, "no components"),
         ([time.sleep, time.sleep], {}, "named twice"),
         (parts.train, {"vary": ["amp"]}, "are for scripts"),
-        (parts.train, {"in_order": True}, "list of functions"),
-        ("train.py", {"in_order": True}, "list of functions"),
+        (parts.train, {"by": "ranks"}, "are for scripts"),
         ([], {}, "takes a script, a launch command or functions"),
         (3, {}, "takes a script, a launch command or functions"),
     ],

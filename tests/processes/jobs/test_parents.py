@@ -14,8 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddpnb.bisection.command import Request
+from ddpnb.bisection.space import Probe
 from ddpnb.bisection.varied import Trying
-from ddpnb.control.probing import Job, Prober
+from ddpnb.control.probing import CommandProber
 from ddpnb.processes.jobs import parents
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
@@ -84,7 +86,7 @@ def of_all_tests():
 def forking():
     """A prober with two forked ranks; nothing of it is left at the end."""
     threads, others = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
-    made = Prober(Job(size=2, fork=True, backend="gloo", patience=3.0))
+    made = CommandProber(Request(("train.py",), fork=True, backend="gloo", patience=3.0))
     yield made
     processes = set(psutil.Process().children(recursive=True)) - others
     made._parents.close()
@@ -123,8 +125,13 @@ def sources(prober):
     return [source._process.pid for source in prober._parents._sources.values()]
 
 
+def tried(prober, *command, **environment):
+    prober.trying = lambda _: Trying(command, environment)
+    return prober.run(Probe())
+
+
 def run(prober, *arguments, **environment):
-    ran = prober.run(Trying(("train.py", *arguments), environment))
+    ran = tried(prober, "train.py", *arguments, **environment)
     return ran, [json.loads(Path(f"{arguments[0]}.{rank}.json").read_text()) for rank in (0, 1)]
 
 
@@ -135,7 +142,7 @@ def test_each_probe_begins_in_the_same_state(prober, folder):
     (source,) = sources(prober)
     (folder / "mine.py").write_text("value = 2  # of another commit\n")
     ran, failed = run(prober, "b", "fail")
-    assert [failure.code for failure in ran.failures] == ["DDP312"] and "as asked" in ran.reason
+    assert [failure["code"] for failure in ran.failures] == ["DDP312"] and "as asked" in ran.reason
     ran, last = run(prober, "c")
     assert ran.ran and not ran.failures, ran
     assert sources(prober) == [source]
@@ -174,7 +181,7 @@ def test_a_probe_whose_parent_dies_fails_and_the_next_one_does_not(prober):
 def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, folder):
     """It says nothing of the program."""
     answers = []
-    thread = threading.Thread(target=lambda: answers.append(prober.run(Trying(("waits.py",)))))
+    thread = threading.Thread(target=lambda: answers.append(tried(prober, "waits.py")))
     thread.start()
     assert until((folder / "attempt0").exists)
     (source,) = sources(prober)
@@ -187,7 +194,7 @@ def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, fo
 
 @pytest.mark.world
 def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
-    ran = prober.run(Trying(("orphan.py",)))
+    ran = tried(prober, "orphan.py")
     assert ran.ran
     orphans = [int((folder / f"orphan{rank}").read_text()) for rank in (0, 1)]
     assert until(lambda: not any(map(alive, orphans)))
@@ -208,9 +215,9 @@ def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
 def test_it_dies_with_the_process_that_probes(folder):
     text = (
         "import os, time\n"
-        "from tests.processes.jobs.test_parents import Job, Prober, Trying, sources\n"
-        "prober = Prober(Job(size=2, fork=True, backend='gloo'))\n"
-        "assert prober.run(Trying(('train.py', 'a'))).ran\n"
+        "from tests.processes.jobs.test_parents import CommandProber, Probe, Request, sources\n"
+        "prober = CommandProber(Request(('train.py', 'a'), fork=True, backend='gloo'))\n"
+        "assert prober.run(Probe()).ran\n"
         "print(*sources(prober), flush=True)\n"
         "time.sleep(1000)\n"
     )
