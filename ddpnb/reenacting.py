@@ -18,8 +18,8 @@ from ddpnb.launching import launch
 from ddpnb.loading import load
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
-from ddpnb.reenactment.agreement import Agreement, compare, root
-from ddpnb.reenactment.plan import Plan
+from ddpnb.reenactment.agreement import Agreement, compare
+from ddpnb.reenactment.plan import Plan, root
 from ddpnb.reenactment.planning import MOST, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
 from ddpnb.render import reenactment as render

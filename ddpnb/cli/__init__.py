@@ -59,6 +59,16 @@ def add_patience(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def add_results(
+    parser: argparse.ArgumentParser,
+    json: str = "write the diagnosis as JSON",
+    recording: str = "a recording of the ranks",
+) -> None:
+    """The options of a command that writes its diagnosis and its recording."""
+    parser.add_argument("--json", metavar="FILE", help=json)
+    parser.add_argument("--save", metavar="FILE", help=f"write {recording}, which ddpnb.load() reads")
+
+
 def ranks(arguments: argparse.Namespace) -> int:
     """The number of ranks to start.
 
@@ -84,6 +94,18 @@ def claim(*paths: str | None) -> None:
     for action in (check_writable, remove_earlier):
         for path in given:
             action(path)
+
+
+def claim_results(arguments: argparse.Namespace) -> None:
+    """Check that the diagnosis and the recording can be written.
+
+    Raises:
+        UsageError, CannotWrite: they cannot.
+    """
+    results = [path for path in (arguments.json, arguments.save) if path is not None]
+    if len({os.path.realpath(path) for path in results}) < len(results):
+        raise UsageError("--json and --save name the same file.", "Give each its own file.")
+    claim(*results)
 
 
 def say(text: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ddpnb.cli import show
+from ddpnb.cli import add_results, show
 
 HELP = "list the jobs that run here, or show what the ranks of one are doing"
 _LOOK_S = 3.0  # beyond patience, for a job without a recorder
@@ -18,8 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "exit status: 0; 1 its processes cannot be read; 2 there is no such job, or it belongs to another user; "
         "3 the ranks hang"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the diagnosis as JSON")
-    parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
+    add_results(parser)
     parser.add_argument(
         "--release", action="store_true", help="interrupt the ranks that hang: their program gets an exception"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ddpnb.cli import add_patience, say
+from ddpnb.cli import add_patience, add_results, claim_results, say
 from ddpnb.cli.run import add_lines
 from ddpnb.errors import UsageError
 
@@ -23,10 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Exit status: 0 nothing wrong is visible; 1 the diagnosis could not be written; 2 a file cannot be read, or nothing "
         "in it is known; 3 a hang, a mismatch or a failed rank; 4 the ranks diverged"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the diagnosis as JSON")
-    parser.add_argument(
-        "--save", metavar="FILE", help="write all that was read as a recording, which ddpnb.load() reads"
-    )
+    add_results(parser, recording="all that was read as a recording")
     parser.add_argument(
         "--pid", nargs="+", type=int, metavar="PID",
         help="instead of files: a launcher or ranks that run here without ddpnb; their stacks are read by py-spy, and "
@@ -39,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the files and show the diagnosis; returns the exit status."""
-    from ddpnb.cli.run import claim_results, save, show_diagnosis, show_lines
+    from ddpnb.cli.run import save, show_diagnosis, show_lines
     from ddpnb.render.report import sources
     from ddpnb.rules.diagnose import diagnose
 

@@ -17,19 +17,8 @@ from ddpnb.texts import shell_word
 
 # What needs somebody who watches the ranks.
 _WATCHING = (
-    "end_after_patience",
-    "log_dir",
-    "json",
-    "save",
-    "account",
-    "lines",
-    "lines_of",
-    "scaling",
-    "plot",
-    "keep",
-    "fork",
-    "debug",
-)
+    "end_after_patience", "log_dir", "json", "save", "account", "lines", "lines_of", "scaling", "plot", "keep", "fork", "debug",
+)  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> NoReturn:

@@ -7,6 +7,8 @@ import sys
 import tempfile
 from contextlib import ExitStack
 
+from ddpnb.cli import add_results
+
 HELP = "re-enact a recorded hang on live ranks of this machine"
 
 
@@ -18,8 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_reports(parser)
     parser.add_argument("--keep", action="store_true", help="leave the ranks alive, and print how to open them")
-    parser.add_argument("--json", metavar="FILE", help="write the diagnosis of the live ranks as JSON")
-    parser.add_argument("--save", metavar="FILE", help="write a recording of the live ranks, which ddpnb.load() reads")
+    add_results(parser, "write the diagnosis of the live ranks as JSON", "a recording of the live ranks")
     parser.set_defaults(account=False, lines=False, lines_of=None)
 
 
@@ -36,14 +37,14 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Re-enact it; returns the exit status."""
-    from ddpnb import interrupts
-    from ddpnb.cli import show
-    from ddpnb.cli.run import claim_results, report, reported_when_interrupted
+    from ddpnb.cli import claim_results, show
+    from ddpnb.cli.run import ran, report
     from ddpnb.control.plain_run import PlainRun
     from ddpnb.processes import devices
     from ddpnb.processes.jobs.spawned import Program
     from ddpnb.reenacting import PATIENCE_S, WAIT_S, write_script
-    from ddpnb.reenactment.agreement import compare, root
+    from ddpnb.reenactment.agreement import compare
+    from ddpnb.reenactment.plan import root
     from ddpnb.render import reenactment as render
     from ddpnb.render.terminal import wants_colour
 
@@ -51,18 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ddpnb-reenact-"))
         plan, path = write_script(arguments.paths, folder, arguments.ranks)
-        started: list[PlainRun] = []
-        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
-            with interrupts.put_off():  # once ranks run, what is known of them is shown
-                job = PlainRun(
-                    devices.plan(plan.size, "gloo"),
-                    Program(path, (), False),
-                    fence="raise",
-                    patience=PATIENCE_S,
-                    stream=None,
-                )
-                started.append(stack.enter_context(job))
-            job.run.wait(PATIENCE_S + WAIT_S)
+        made = devices.plan(plan.size, "gloo"), Program(path, (), False)
+        job = ran(
+            stack,
+            lambda: PlainRun(*made, fence="raise", patience=PATIENCE_S, stream=None),
+            lambda job: job.run.wait(PATIENCE_S + WAIT_S),
+            arguments,
+        )
         diagnosis = job.run.diagnosis
         show(render.summary(plan, compare(plan, root(diagnosis)), colour=wants_colour(sys.stdout)))
         return report(job, job.run, diagnosis, job.run.exit_status, arguments)

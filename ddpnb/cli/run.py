@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ddpnb import interrupts
-from ddpnb.cli import add_patience, add_ranks, claim, ranks, record, say, scaling
+from ddpnb.cli import add_patience, add_ranks, add_results, claim_results, ranks, record, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.files import check_folder
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ddpnb.model.findings import Diagnosis
     from ddpnb.model.recording import Recording
 
+_Job = TypeVar("_Job", bound="PlainRun | CommandRun")
 COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "run a torchrun script on N local ranks and diagnose hangs, crashes and divergence"
 
@@ -59,12 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write each rank's complete output to DIR/rank0.log ...; existing logs are renamed to rank0.log.1 ...",
     )
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        help="write the diagnosis as JSON (after Ctrl-C, or another signal, its outcome is interrupted)",
-    )
-    parser.add_argument("--save", metavar="FILE", help="write a recording of the ranks, which ddpnb.load() reads")
+    add_results(parser, "write the diagnosis as JSON (after Ctrl-C, or another signal, its outcome is interrupted)")
     parser.add_argument("--account", action="store_true", help="print where each rank's time went")
     add_lines(parser)
     parser.add_argument(
@@ -118,13 +113,22 @@ def run(arguments: argparse.Namespace) -> int:
     claim_results(arguments)
     _say_what_is_not_seen()
     with ExitStack() as stack:
-        started: list[PlainRun] = []
-        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
-            with interrupts.put_off():  # once ranks run, what is known of them is shown
-                started.append(stack.enter_context(start(arguments, size)))
-            started[0].run.wait()
-        (job,) = started
+        job = ran(stack, lambda: start(arguments, size), lambda job: job.run.wait(), arguments)
         return report(job, job.run, job.run.diagnosis, job.run.exit_status, arguments)
+
+
+def ran(
+    stack: ExitStack, make: Callable[[], _Job], wait: Callable[[_Job], object], arguments: argparse.Namespace
+) -> _Job:
+    """Start a job, which ends with ``stack``, and wait for it; a signal meanwhile is answered as a run answers it."""
+    started: list[_Job] = []
+    with reported_when_interrupted(lambda: next(iter(started), None), arguments):
+        with interrupts.put_off():  # once ranks run, what is known of them is shown
+            job = make()
+            stack.enter_context(job)
+            started.append(job)
+        wait(job)
+    return job
 
 
 def _say_what_is_not_seen() -> None:
@@ -150,35 +154,26 @@ def of_command(arguments: argparse.Namespace) -> int:
         raise UsageError(
             "no command given after --.", "Type what you type without ddpnb: ddpnb run -- torchrun train.py"
         )
-    others = (
-        ("nproc", "-n"),
-        ("scaling", "--scaling"),
-        ("plot", "--plot"),
-        ("module", "-m"),
-        ("master_port", "--master-port"),
-        ("debug", "--debug"),
-        ("fork", "--fork"),
-    )
-    for name, option in others:
+    for name in ("nproc", "scaling", "plot", "module", "master_port", "debug", "fork"):
         if getattr(arguments, name):
+            option = {"nproc": "-n", "module": "-m"}.get(name, f"--{name.replace('_', '-')}")
             raise UsageError(f"{option} goes with a script, not with a command after --.", "Give it to the command.")
     check_terms(arguments.fence, arguments.patience)
     claim_results(arguments)
     _say_what_is_not_seen()
+
+    def make() -> CommandRun:
+        return CommandRun(
+            arguments.command_line,
+            fence=arguments.fence,
+            patience=arguments.patience,
+            end_after_patience=arguments.end_after_patience,
+            backend=arguments.backend,
+            log_dir=arguments.log_dir,
+        )
+
     with ExitStack() as stack:
-        started: list[CommandRun] = []
-        with reported_when_interrupted(lambda: started[0] if started else None, arguments):
-            with interrupts.put_off():
-                job = CommandRun(
-                    arguments.command_line,
-                    fence=arguments.fence,
-                    patience=arguments.patience,
-                    end_after_patience=arguments.end_after_patience,
-                    backend=arguments.backend,
-                    log_dir=arguments.log_dir,
-                )
-                started.append(stack.enter_context(job))
-            job.wait()
+        job = ran(stack, make, lambda job: job.wait(), arguments)
         if job.run is None:
             job.say_unrecorded()
             say(_nothing_checked(job.status))
@@ -192,18 +187,6 @@ def _nothing_checked(status: int | None) -> str:
     if status:
         return f"the command {in_words(status)} before ddpnb saw a process group: see its output above. Nothing was checked."
     return "no process of this command has initialised a process group: nothing was checked."
-
-
-def claim_results(arguments: argparse.Namespace) -> None:
-    """Check that the results can be written.
-
-    Raises:
-        UsageError, CannotWrite: they cannot.
-    """
-    results = [path for path in (arguments.json, arguments.save) if path is not None]
-    if len({os.path.realpath(path) for path in results}) < len(results):
-        raise UsageError("--json and --save name the same file.", "Give each its own file.")
-    claim(*results)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Finding
 from ddpnb.reenactment.plan import Plan
 
 
@@ -19,11 +19,6 @@ class Agreement:
     @property
     def same(self) -> bool:
         return not self.differences
-
-
-def root(diagnosis: Diagnosis) -> Finding | None:
-    """The root cause: the first error, or else the first finding."""
-    return next(iter(diagnosis.errors), None) or next(iter(diagnosis.findings), None)
 
 
 def compare(plan: Plan, found: Finding | None) -> Agreement:

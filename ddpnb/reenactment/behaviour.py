@@ -34,7 +34,6 @@ class Made:
     group: Group
     seq: int = 0
     message: MessageKey | None = None
-    assumed: bool = False  # it is not recorded, and follows from the calls that are
 
     @property
     def completed(self) -> bool:

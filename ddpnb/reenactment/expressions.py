@@ -67,8 +67,3 @@ def _depends(values: Mapping[Case, str], on: int) -> dict[int, str] | None:
 
 def _dictionary(values: Mapping[int, str] | Mapping[Case, str]) -> str:
     return "{" + ", ".join(f"{key}: {value}" for key, value in values.items()) + "}"
-
-
-def compared(expression: str) -> str:
-    """An expression as an operand."""
-    return f"({expression})" if " if " in expression else expression

@@ -13,6 +13,11 @@ from ddpnb.reenactment.tensors import Small
 NEW_GROUP = "new_group"
 
 
+def root(diagnosis: Diagnosis) -> Finding | None:
+    """The root cause: the first error, or else the first finding."""
+    return next(iter((*diagnosis.errors, *diagnosis.findings)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
     """A process group of the re-enactment: its members are live ranks."""
@@ -113,4 +118,4 @@ class Plan:
     @property
     def expected(self) -> Finding | None:
         """The root cause that the diagnosis of the recording names."""
-        return next(iter(self.diagnosis.errors), None) or next(iter(self.diagnosis.findings), None)
+        return root(self.diagnosis)

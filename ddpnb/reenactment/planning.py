@@ -91,15 +91,8 @@ class _Planning:
         for one in sorted(made, key=lambda one: (len(one.group.ranks) < len(world.ranks), one.group.key)):
             self._place(one.group)
         self._given = self._agreeing()
-        self._waiting_sends = {
-            one.message
-            for calls in reduced.made.values()
-            for one in calls
-            if one.call.op == "send" and one.call.state.in_flight
-        }
-        self._dropped = {
-            one.message for calls in reduced.made.values() for one in calls if one.call.state is CallState.DROPPED
-        }
+        self._waiting_sends = {one.message for one in made if one.call.op == "send" and one.call.state.in_flight}
+        self._dropped = {one.message for one in made if one.call.state is CallState.DROPPED}
         self._waited_for = {b.making.name for b in everyone.values() if b.making is not None}
 
     def _place(self, group: Group) -> int:

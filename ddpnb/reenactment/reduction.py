@@ -126,7 +126,7 @@ def _of_rank(
             seq = due[key].pop(0)
             example = calls[key].get(seq) or next(iter(calls[key].values()), None)
             if (key, seq) not in own and example is not None:
-                made.append(Made(_completed(example), groups[key], seq, assumed=True))
+                made.append(Made(replace(example, state=CallState.COMPLETED), groups[key], seq))
 
     for key in due:  # those of groups of which the rank's own calls are not recorded come first
         if not any(one.seq and one.group.key == key for one in behaviour.made):
@@ -141,7 +141,3 @@ def _of_rank(
     for key in due:  # those after the last one that is recorded
         assume(key)
     return tuple(made)
-
-
-def _completed(call: Call) -> Call:
-    return replace(call, state=CallState.COMPLETED)

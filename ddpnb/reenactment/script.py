@@ -36,31 +36,28 @@ _NAMES = frozenset(
     )
 )
 _STRINGS = frozenset({"RANK", "gloo"})
-_IMPORTS = """import os
-import time
-from datetime import timedelta
-
-import torch
-import torch.distributed as dist
-"""
-_LEAVE = '''
+_MODULES = ("os", "signal", "threading", "time")
+_IMPORTS = "from datetime import timedelta\n\nimport torch\nimport torch.distributed as dist\n"
+_HELPERS = (
+    '''
 def leave():
     """This rank makes no further call. Its connections stay open, as NCCL's would: gloo's end with the process."""
     if "DDPNB_FOLDER" not in os.environ:  # set by ddpnb, which sees the end of a rank
         time.sleep(TIMEOUT.total_seconds() + {after})
-'''
-_ELSEWHERE = '''
+''',
+    '''
 def wait_elsewhere():
     """This rank is blocked outside any collective."""
     threading.Event().wait()
-'''
-_COMPUTE = '''
+''',
+    '''
 def compute():
     """This rank computes for as long as the others may wait."""
     until = time.monotonic() + TIMEOUT.total_seconds()
     while time.monotonic() < until:
         torch.ones(64, 64).mm(torch.ones(64, 64))
-'''
+''',
+)
 
 
 def script_of(plan: Plan, name: str = "a recording", timeout_s: int = TIMEOUT_S, file: str = "repro.py") -> str:
@@ -86,30 +83,14 @@ class _Writer:
         self._texts: list[str] = []  # of the recording; the code has the names text_0, text_1 … in their places
         self._here = frozenset(self._parts)  # the live ranks that come to the next line
         self._left = {part.rank: len(part.steps) for part in plan.parts}
-        self._helpers: set[str] = set()
-        self._used: set[str] = set()
 
     def text(self) -> str:
         self._main()
         body = "\n".join(code for code, _ in self._lines)
-        helpers = "".join(
-            f"\n{helper}"
-            for helper in (_LEAVE.format(after=_ENDS_AFTER), _ELSEWHERE, _COMPUTE)
-            if helper.split("(")[0].split()[-1] in self._used
-        )
-        imports = (
-            _IMPORTS
-            if "wait_elsewhere" not in self._used
-            else _IMPORTS.replace("import time\n", "import threading\nimport time\n")
-        )
-        imports = (
-            imports if "signal" not in self._used else imports.replace("import os\n", "import os\nimport signal\n")
-        )
-        imports = (
-            imports
-            if any(word in body + helpers for word in ("time.sleep", "time.monotonic"))
-            else imports.replace("import time\n", "")
-        )
+        used = [helper for helper in _HELPERS if helper.partition("(")[0].split()[-1] + "()" in body]
+        helpers = "".join(f"\n{helper.format(after=_ENDS_AFTER)}" for helper in used)
+        modules = "".join(f"import {name}\n" for name in _MODULES if re.search(rf"\b{name}\.", body + helpers))
+        imports = modules + _IMPORTS
         before = f"{imports}\nTIMEOUT = timedelta(seconds={self._timeout_s})\n{helpers}\n\n"
         after = '\n\n\nif __name__ == "__main__":\n    main()\n'
         head = "".join(f"{line}\n" for line in header(self._plan, self._name, self._timeout_s, self._file))
@@ -317,29 +298,28 @@ class _Writer:
             inner = depth + 1
         if first.how == "blocked":
             self._waits(inner, parts)
-        elif first.how == "raised":
-            self._add(inner, f"raise RuntimeError({self._text(first.message[:300])})")
-            return
-        elif first.how == "died" and first.code < 0:
-            self._used.add("signal")
-            self._add(inner, f"os.kill(os.getpid(), {_signal(first.code)})")
-            return
-        elif first.how == "died":
-            self._add(inner, f"os._exit({max(1, min(first.code, 255))})")
-            return
-        elif first.how == "elsewhere":
-            self._use(inner, "wait_elsewhere()")
-        elif first.how == "stopped":
-            self._used.add("signal")
-            self._add(inner, "os.kill(os.getpid(), signal.SIGSTOP)")
-        elif first.how == "computing":
-            self._use(inner, "compute()")
-        elif self._plan.completes:
-            self._add(inner, "dist.destroy_process_group()")
         else:
-            self._use(inner, "leave()")
-        if inner > depth:
+            self._add(inner, self._after(first))
+        if inner > depth and first.how not in ("raised", "died"):
             self._add(inner, "return")
+
+    def _after(self, part: Part) -> str:
+        """The statement for what a rank does after its calls."""
+        match part.how:
+            case "raised":
+                return f"raise RuntimeError({self._text(part.message[:300])})"
+            case "died" if part.code < 0:
+                return f"os.kill(os.getpid(), {_signal(part.code)})"
+            case "died":
+                return f"os._exit({max(1, min(part.code, 255))})"
+            case "elsewhere":
+                return "wait_elsewhere()"
+            case "stopped":
+                return "os.kill(os.getpid(), signal.SIGSTOP)"
+            case "computing":
+                return "compute()"
+            case _:
+                return "dist.destroy_process_group()" if self._plan.completes else "leave()"
 
     def _waits(self, depth: int, parts: Sequence[Part]) -> None:
         """Wait for what was issued: first for the call that the ranks wait in."""
@@ -348,10 +328,6 @@ class _Writer:
             self._add(depth, f"works[{one_of({(rank, 0): str(place) for rank, place in first.items()})}].wait()")
         self._add(depth, "for work in works:")
         self._add(depth + 1, "work.wait()")
-
-    def _use(self, depth: int, code: str) -> None:
-        self._used.add(code.partition("(")[0])
-        self._add(depth, code)
 
 
 def _is_ours(node: ast.AST) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ddpnb.model import calls
 from ddpnb.model.calls import Call, Signature
 from ddpnb.reenactment.behaviour import Made
 
@@ -17,28 +18,9 @@ _STAND_INS = {
     "all_gather_into_tensor_coalesced": "all_gather_into_tensor",
     "gather_into_tensor": "gather",
     "reduce_scatter_tensor_coalesced": "reduce_scatter_tensor",
-    "recv_any_source": "recv_any_source",
 }
-OPERATIONS = frozenset(
-    {
-        "all_reduce",
-        "broadcast",
-        "reduce",
-        "all_gather",
-        "all_gather_into_tensor",
-        "gather",
-        "scatter",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "all_to_all",
-        "all_to_all_single",
-        "barrier",
-        "monitored_barrier",
-        "send",
-        "recv",
-        "recv_any_source",
-    }
-)
+#: those that are called
+OPERATIONS = calls.OPERATIONS - _STAND_INS.keys()
 _LARGE = 1024  # elements; larger tensors are made smaller
 _SPLIT = 16  # elements; the same for one part of an all_to_all_single
 _EAGER = 4_000_000  # elements: gloo completes a smaller send before anybody receives it
@@ -70,18 +52,17 @@ class Scale:
     """The same small tensors for the same recorded ones, over all calls of a re-enactment.
 
     Args:
-        calls: all calls that are re-enacted.
+        made: all calls that are re-enacted.
     """
 
-    def __init__(self, calls: Iterable[Made]) -> None:
-        calls = list(calls)
+    def __init__(self, made: Sequence[Made]) -> None:
         self.notes: list[str] = []
-        self._dtypes = self._stand_ins({dtype for one in calls for dtype in one.call.signature.dtypes})
-        large = {count for one in calls for count in one.call.signature.elements if count > _LARGE}
+        self._dtypes = self._stand_ins({dtype for one in made for dtype in one.call.signature.dtypes})
+        large = {count for one in made for count in one.call.signature.elements if count > _LARGE}
         self._elements = {count: _LARGE + 8 * place for place, count in enumerate(sorted(large), 1)}
         parts = {
             count
-            for one in calls
+            for one in made
             for splits in (one.call.signature.in_splits, one.call.signature.out_splits)
             for count in splits or ()
             if count > _SPLIT

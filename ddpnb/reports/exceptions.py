@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ddpnb.messages import tracebacks
 from ddpnb.messages.tracebacks import LoggedError
@@ -38,7 +38,7 @@ _LAUNCHERS = frozenset(
 def read(log: Log) -> Iterator[Fact]:
     """The exception that ended each rank, and those whose rank is not known."""
     for speaker, numbers in _windows(log).items():
-        lines = [_line(log, number) for number in numbers]
+        lines = list(map(log.line, numbers))
         errors = tracebacks.read("\n".join(lines))[-_MOST:]
         yield from _facts(speaker, [error for error in errors if not _of_launcher(error)], lines)
 
@@ -46,9 +46,9 @@ def read(log: Log) -> Iterator[Fact]:
 def _windows(log: Log) -> dict[Speaker, list[int]]:
     """The lines of each speaker from the beginnings of tracebacks on: most lines of a log belong to none."""
     begins = [log.line_at(match.start()) for match in _START.finditer(log.text)]
-    if not begins:
-        return _by_speaker(log, range(len(log.starts))) if len(log.starts) <= _SHORT else {}
     wanted: dict[Speaker, list[int]] = {}
+    for number in range(len(log.starts)) if not begins and len(log.starts) <= _SHORT else ():
+        wanted.setdefault(log.speakers[number], []).append(number)
     last: dict[Speaker, int] = {}
     for begin in begins:
         speaker = log.speakers[begin]
@@ -62,18 +62,6 @@ def _windows(log: Log) -> dict[Speaker, list[int]]:
             if taken == _WINDOW:
                 break
     return wanted
-
-
-def _by_speaker(log: Log, numbers: Sequence[int]) -> dict[Speaker, list[int]]:
-    wanted: dict[Speaker, list[int]] = {}
-    for number in numbers:
-        wanted.setdefault(log.speakers[number], []).append(number)
-    return wanted
-
-
-def _line(log: Log, number: int) -> str:
-    end = log.starts[number + 1] - 1 if number + 1 < len(log.starts) else len(log.text)
-    return log.text[log.starts[number] : end]
 
 
 def _of_launcher(error: LoggedError) -> bool:

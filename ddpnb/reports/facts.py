@@ -80,8 +80,6 @@ class CallSeen:
         peer: point-to-point only: the other rank, global.
         waited_s: how long it ran, as the file says.
         timeout_s: after which time it is given up.
-        at_ns: when it began, nanoseconds since the epoch; 0: not known.
-        done_ns: when it ended.
         stack: of the call, outermost first.
     """
 
@@ -94,8 +92,6 @@ class CallSeen:
     peer: int = -1
     waited_s: float = 0.0
     timeout_s: float = 0.0
-    at_ns: int = 0
-    done_ns: int = 0
     stack: Stack | None = None
 
 
@@ -211,3 +207,12 @@ class Found:
     path: str
     format: str
     facts: tuple[Fact, ...]
+
+
+def speaker_of(fact: Fact) -> Speaker:
+    """The process that a fact is about; nobody where it is about the whole job."""
+    return getattr(fact, "speaker", NOBODY)
+
+
+def group_of(fact: Fact) -> GroupName | None:
+    return getattr(fact, "group", None)

@@ -87,8 +87,7 @@ def _frames(log: Log, offset: int) -> tuple[tuple[Frame, ...], int]:
     for number in range(first + 1, min(first + 4000, len(log.starts))):
         if log.speakers[number] != speaker:
             continue
-        end = log.starts[number + 1] - 1 if number + 1 < len(log.starts) else len(log.text)
-        line = log.text[log.starts[number] : end]
+        line = log.line(number)
         match = _FRAME.match(line)
         if match is None and line.strip() not in ("...", "<no Python frame>"):
             break

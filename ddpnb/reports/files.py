@@ -90,7 +90,7 @@ class ReportFile:
         try:
             return self.open()
         except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
-            raise self._unreadable(error) from None
+            raise _unreadable(self.path, error) from None
 
     def _read(self, file: IO[bytes], size: int) -> bytes:
         """At most ``size`` bytes; of a damaged archive, what could be unpacked."""
@@ -104,14 +104,15 @@ class ReportFile:
                 wanted -= len(piece)
         except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
             if not pieces:
-                raise self._unreadable(error) from None
+                raise _unreadable(self.path, error) from None
         return b"".join(pieces)
 
-    def _unreadable(self, error: Exception) -> UsageError:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
-        return UsageError(
-            f"cannot read {arguments.short(self.path)}: {reason}.", "Give the path of a recording, a log or a dump."
-        )
+
+def _unreadable(path: str, error: Exception) -> UsageError:
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return UsageError(
+        f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a recording, a log or a dump."
+    )
 
 
 class _Gzip(io.RawIOBase):
@@ -170,10 +171,7 @@ def _below(path: str) -> Iterator[str]:
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(
-            f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a recording, a log or a dump."
-        ) from None
+        raise _unreadable(path, error) from None
     if not stat.S_ISDIR(mode):
         yield path
         return
@@ -187,22 +185,18 @@ def _below(path: str) -> Iterator[str]:
 
 def _unpacked(path: str) -> list[ReportFile]:
     try:
-        mode, size = (found := os.stat(path)).st_mode, found.st_size
-        if not stat.S_ISREG(mode):
-            with open(path, "rb") as stream:  # a pipe can be read once
-                return [_of_stream(path, stream)]
         with open(path, "rb") as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                return [_of_stream(path, file)]  # a pipe can be read once
             magic = file.read(4)
     except OSError as error:
-        raise UsageError(
-            f"cannot read {arguments.short(path)}: {error.strerror or error}.",
-            "Give the path of a recording, a log or a dump.",
-        ) from None
+        raise _unreadable(path, error) from None
     if magic[:2] == b"\x1f\x8b":
         return [ReportFile(path, lambda: io.BufferedReader(_Gzip(path), _CHUNK), plain=False)]
     if magic == b"PK\x03\x04":
         return _members(path)
-    return [ReportFile(path, lambda: open(path, "rb"), size)]
+    return [ReportFile(path, lambda: open(path, "rb"), found.st_size)]
 
 
 def _of_stream(name: str, stream: IO[bytes]) -> ReportFile:
@@ -224,9 +218,9 @@ def _members(path: str) -> list[ReportFile]:
             )
         archive = zipfile.ZipFile(path)
         members = [one for one in archive.infolist() if not one.is_dir()]
+    except UsageError:
+        raise
     except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
-        if isinstance(error, UsageError):
-            raise
         raise UsageError(
             f"{arguments.short(path)} is a damaged archive ({error}).", "Unpack it and give the folder."
         ) from None

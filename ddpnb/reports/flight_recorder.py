@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ddpnb.errors import UsageError
@@ -18,7 +17,7 @@ from ddpnb.model.calls import Call, CallState
 from ddpnb.model.names import given_name
 from ddpnb.model.stacks import Stack
 from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, timeouts, windows
-from ddpnb.reports.dumps.windows import Columns, Own
+from ddpnb.reports.dumps.tables import Dump, Ints
 from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize
 from ddpnb.reports.files import ReportFile
 
@@ -42,23 +41,6 @@ def recognises(head: bytes) -> bool:
     return bool(_PICKLE.match(head)) or bool(_JSON.match(head.removeprefix(b"\xef\xbb\xbf")))
 
 
-@dataclass(slots=True)
-class _Dump:
-    """One file that was read."""
-
-    place: int
-    rank: int
-    table: tables.Table
-    facts: dict[str, Any]
-    columns: Columns
-
-    @property
-    def newest(self) -> tuple[int, int, int]:
-        """What a later dump of the same rank has more of."""
-        columns = self.columns
-        return max(columns.created, default=0), max(columns.done, default=0), max(columns.number, default=-1)
-
-
 def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lambda _ready, _all: None) -> list[Found]:
     """Read the dumps of one job.
 
@@ -79,18 +61,16 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
     dumps = _one_of_each_rank(files, _ranks(files, _load(files, progress, notes)), notes)
     config = {dump.rank: _names(dump) for dump in dumps}
     known = groups.Groups(config)
-    owns = [
-        Own(dump.table, dump.columns, [known.of(dump.rank, name) for name, _, _ in dump.table.groups]) for dump in dumps
-    ]
-    ended = timeouts.reopen({dump.rank: own for dump, own in zip(dumps, owns, strict=True)})
-    kept = windows.kept(owns)
-    turns = messages.turns({dump.rank: (own, _forgotten(dump)) for dump, own in zip(dumps, owns, strict=True)})
+    for dump in dumps:
+        dump.groups = [known.of(dump.rank, name) for name, _, _ in dump.table.groups]
+    ended = timeouts.reopen(dumps)
+    forgotten = {dump.rank: _forgotten(dump) for dump in dumps}
+    turns = messages.turns(dumps, forgotten)
     facts: dict[int, list[Fact]] = defaultdict(list)
-    for dump, own, places in zip(dumps, owns, kept, strict=True):
-        speaker = Speaker(dump.rank)
-        calls = _calls(dump, own, places, turns.get(dump.rank, {}))
-        before = _forgotten(dump) + (next(iter(places)) if places else 0)
-        facts[dump.place] += [Calls(speaker, calls, before, _stack(own, calls)), *_progress(dump, own, known)]
+    for dump, places in zip(dumps, windows.kept(dumps), strict=True):
+        calls = _calls(dump, places, turns.get(dump.rank, {}))
+        before = forgotten[dump.rank] + (int(places[0]) if len(places) else 0)
+        facts[dump.place] += [Calls(Speaker(dump.rank), calls, before, _stack(dump, calls)), *_progress(dump, known)]
     if dumps:
         first = min(dump.place for dump in dumps)
         facts[first] += [*([WorldSize(known.size)] if known.size_known else []), *map(Unknown, (*known.notes, *ended))]
@@ -100,9 +80,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
     return [Found(file.path, FORMAT, tuple(facts[place])) for place, file in enumerate(files) if place in facts]
 
 
-def _load(
-    files: Sequence[ReportFile], progress: Callable[[int, int], None], notes: dict[int, list[str]]
-) -> list[_Dump]:
+def _load(files: Sequence[ReportFile], progress: Callable[[int, int], None], notes: dict[int, list[str]]) -> list[Dump]:
     """Read the files. A damaged one among others is only noted: a rank may have died while it wrote.
 
     Raises:
@@ -110,7 +88,7 @@ def _load(
     """
     sources = [file.path if file.plain else _content(file) for file in files]
     known: dict[bytes, tables.Table] = {}
-    dumps: list[_Dump] = []
+    dumps: list[Dump] = []
     refused: dict[int, str] = {}
     for ready, (place, reading) in enumerate(processes.read_files(sources), 1):
         progress(ready, len(files))
@@ -125,7 +103,7 @@ def _load(
         table = known.get(reading.table)
         if table is None:
             table = known[reading.table] = tables.read(reading.table)
-        dumps.append(_Dump(place, -1, table, json.loads(reading.facts), Columns(*reading.columns)))
+        dumps.append(Dump(place, table, tables.columns(reading.columns), json.loads(reading.facts)))
     if refused and not dumps:
         more = f" Nor could {len(refused) - 1} other files be read." if refused.keys() - {min(refused)} else ""
         raise UsageError(
@@ -144,7 +122,7 @@ def _content(file: ReportFile) -> Callable[[], bytes]:
     return lambda: file.whole(processes.LARGEST_FILE)
 
 
-def _ranks(files: Sequence[ReportFile], dumps: list[_Dump]) -> list[_Dump]:
+def _ranks(files: Sequence[ReportFile], dumps: list[Dump]) -> list[Dump]:
     """Which rank wrote each dump: as the name of its file says, else its content."""
     named = file_names.ranks([file.path for file in files])
     for dump in dumps:
@@ -158,24 +136,20 @@ def _ranks(files: Sequence[ReportFile], dumps: list[_Dump]) -> list[_Dump]:
     return dumps
 
 
-def _speaker(dump: _Dump) -> int:
+def _speaker(dump: Dump) -> int:
     """The rank that sends what a dump calls "send 0->1"; -1: none."""
-    members = groups.members_of(dump.facts["pg_config"])
+    config = _names(dump).config
     found: set[int] = set()
     for row in dump.table.rows:
         name, label, _ = dump.table.groups[row.group]
-        ranks = members.get(name) or (range(row.own + 1) if groups.is_default(name, label) else ())
+        ranks = config.get(name, ("", ()))[1] or (range(row.own + 1) if groups.is_default(name, label) else ())
         if 0 <= row.own < len(ranks):
             found.add(ranks[row.own])
     return found.pop() if len(found) == 1 else -1
 
 
-def _one_of_each_rank(files: Sequence[ReportFile], dumps: list[_Dump], notes: dict[int, list[str]]) -> list[_Dump]:
-    newest: dict[int, _Dump] = {}
-    for dump in dumps:
-        other = newest.get(dump.rank)
-        if other is None or dump.newest >= other.newest:
-            newest[dump.rank] = dump
+def _one_of_each_rank(files: Sequence[ReportFile], dumps: list[Dump], notes: dict[int, list[str]]) -> list[Dump]:
+    newest = {dump.rank: dump for dump in sorted(dumps, key=_newest)}
     for rank, count in Counter(dump.rank for dump in dumps).items():
         if count > 1:
             place = newest[rank].place
@@ -184,59 +158,64 @@ def _one_of_each_rank(files: Sequence[ReportFile], dumps: list[_Dump], notes: di
     return [newest[rank] for rank in sorted(newest)]
 
 
-def _names(dump: _Dump) -> groups.Names:
+def _names(dump: Dump) -> groups.Names:
     return groups.names(dump.facts["pg_config"], dump.table.groups, dump.facts["version"])
 
 
-def _forgotten(dump: _Dump) -> int:
+def _newest(dump: Dump) -> tuple[int, ...]:
+    """What a later dump of the same rank has more of."""
+    return tuple(
+        int(own.max()) if len(own) else -1 for own in (dump.columns.created, dump.columns.done, dump.columns.number)
+    )
+
+
+def _forgotten(dump: Dump) -> int:
     """How many entries the recorder has made that are not in the dump."""
-    columns = dump.columns
-    made = columns.number[-1] + 1 if dump.facts["records"] and columns.number else 0
-    if columns.number and columns.number[0] == 1:
+    numbers = dump.columns.number.tolist()
+    made = numbers[-1] + 1 if dump.facts["records"] and numbers else 0
+    if numbers and numbers[0] == 1:
         made -= 1  # it counts from 1; if it did not, the numbers of the calls show what is missing
-    return max(0, made - len(columns.number), dump.facts["left_out"])
+    return max(0, made - len(numbers), dump.facts["left_out"])
 
 
 _STATES = {int(state): state for state in CallState}
 
 
-def _calls(dump: _Dump, own: Own, places: Iterable[int], turns: Mapping[int, int]) -> tuple[Call, ...]:
-    columns = own.columns
-    threads = [int(name) if name.isdecimal() else 0 for name in dump.facts["threads"]] or [0]
+def _calls(dump: Dump, places: Ints, turns: Mapping[int, int]) -> tuple[Call, ...]:
+    threads = [int(name) if name.isdecimal() else 0 for name in dump.facts["threads"]]
     rows: list[tuple[Any, ...]] = []
-    for row in own.table.rows:
-        group = own.groups[row.group]
+    for row in dump.table.rows:
+        group = dump.groups[row.group]
         peer = group.ranks[row.peer] if 0 <= row.peer < len(group.ranks) else -1
         rows.append((group, row.signature, row.site, peer, row.message))
     made: list[Call] = []
-    for place in places:
-        group, signature, site, peer, message = rows[columns.calls[place]]
-        created = columns.created[place]
-        thread = columns.thread[place]
+    entries = zip(places.tolist(), *(column[places].tolist() for column in dump.columns), strict=True)
+    for place, call, seq, number, created, done, thread, state in entries:
+        group, signature, site, peer, message = rows[call]
         made.append(
-                Call(
-                    columns.number[place], group, 0 if message else max(columns.seq[place], 0), signature, site,
-                    _STATES[columns.state[place]], threads[thread] if thread < len(threads) else 0, peer, 0,
-                    created, created, columns.done[place], 0, turns.get(place, 0),
-                )
-            )  # fmt: skip
+            Call(
+                number, group, 0 if message else max(seq, 0), signature, site, _STATES[state],
+                threads[thread] if thread < len(threads) else 0, peer, entered_ns=created, issued_ns=created,
+                done_ns=done, turn=turns.get(place, 0),
+            )
+        )  # fmt: skip
     return tuple(made)
 
 
-def _stack(own: Own, calls: Sequence[Call]) -> Stack | None:
+def _stack(dump: Dump, calls: Sequence[Call]) -> Stack | None:
     """The stack of the call that a rank waits in."""
-    place = own.columns.state.tobytes().rfind(bytes([CallState.WAITING]))
+    places = (dump.columns.state == CallState.WAITING).nonzero()[0]
     waiting = next((call for call in reversed(calls) if call.state is CallState.WAITING), None)
-    if place < 0 or waiting is None:
+    if not len(places) or waiting is None:
         return None
-    frames = own.table.rows[own.columns.calls[place]].frames
+    frames = dump.table.rows[dump.columns.calls[places[-1]]].frames
     return Stack("MainThread", frames, waiting.thread, main=True) if frames else None
 
 
-def _progress(dump: _Dump, own: Own, known: groups.Groups) -> list[Fact]:
+def _progress(dump: Dump, known: groups.Groups) -> list[Fact]:
     """How far the rank is. Sends and receives count as collectives there, so that groups with any say nothing."""
-    named = {number: name for name, _, number in own.table.groups}
-    mixed = {own.table.groups[row.group][0] for row in own.table.rows if row.message}
+    named = {number: name for name, _, number in dump.table.groups}
+    mixed = {dump.table.groups[row.group][0] for row in dump.table.rows if row.message}
     config = {name: label for name, label, _ in dump.facts["pg_config"]}
     found: list[Fact] = []
     for number, *last in dump.facts["pg_status"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ddpnb import arguments
@@ -22,7 +22,7 @@ from ddpnb.reports import (
     system,
     watchdog,
 )
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message
 from ddpnb.reports.logs import Log
 
 
@@ -74,39 +74,34 @@ def facts_of(log: Log, check: Callable[[], None] = lambda: None) -> list[Found]:
     Raises:
         UsageError: it has more facts than a log of a job.
     """
-    found: list[Found] = []
+    found: list[tuple[str, Fact]] = []  # with the name of their format
     for text in TEXT:
         if any(mark in log.text for mark in text.marks):
-            facts: list[Fact] = []
+            before = len(found)
             for fact in text.read(log):
-                facts.append(fact)
+                found.append((text.name, fact))
                 check()
             check()
-            if len(facts) > _MOST_FACTS:
+            if len(found) - before > _MOST_FACTS:
                 raise UsageError(
                     f"{arguments.short(log.path)} repeats itself too often for a log.", "Give its last part."
                 )
-            if facts:
-                found.append(Found(log.path, text.name, tuple(facts)))
-    return _without_repeats(_with_ranks(_named(log, found)))
-
-
-def _named(log: Log, found: list[Found]) -> list[Found]:
-    """Prefixes that name both rank and process connect the lines that name one of them."""
-    identities = tuple(
+    # Prefixes that name both rank and process connect the lines that name one of them.
+    identities = [
         Identity(speaker) for speaker in dict.fromkeys(log.speakers) if speaker.rank is not None and speaker.pid
-    )
-    if not identities or not found:
-        return found
-    return [Found(log.path, found[0].format, (*identities, *found[0].facts)), *found[1:]]
+    ]
+    found = [*((found[0][0], fact) for fact in identities), *found] if found else []
+    by_format: dict[str, list[Fact]] = {}
+    for name, fact in _without_repeats(_with_ranks(found)):
+        by_format.setdefault(name, []).append(fact)
+    return [Found(log.path, name, tuple(facts)) for name, facts in by_format.items()]
 
 
-def _with_ranks(found: Sequence[Found]) -> list[Found]:
+def _with_ranks(found: Sequence[tuple[str, Fact]]) -> list[tuple[str, Fact]]:
     """Exceptions without a rank, where their message names it, or where as many ranks exited with status 1, as Python does."""
-    facts = [fact for each in found for fact in each.facts]
-    ended = [fact for fact in facts if isinstance(fact, Ended)]
+    ended = [fact for _, fact in found if isinstance(fact, Ended)]
     nobody = [fact for fact in ended if fact.speaker == NOBODY and fact.ending.how == "raised"]
-    said = {fact.text: fact.speaker for fact in facts if isinstance(fact, Message) and fact.speaker.rank is not None}
+    said = {fact.text: fact.speaker for _, fact in found if isinstance(fact, Message) and fact.speaker.rank is not None}
     speakers = {id(fact): said[fact.ending.message] for fact in nobody if fact.ending.message in said}
     failed = {
         fact.speaker.rank: fact.speaker for fact in ended if fact.ending.code == 1 and fact.speaker.rank is not None
@@ -114,16 +109,10 @@ def _with_ranks(found: Sequence[Found]) -> list[Found]:
     known = {fact.speaker.rank for fact in ended if fact.ending.how == "raised"}
     if len(set(map(_plain, nobody))) == 1 and len(failed) == len(nobody) and not known & set(failed) and not speakers:
         speakers = dict(zip(map(id, nobody), failed.values(), strict=True))
-    return [_spoken(each, speakers) for each in found]
-
-
-def _spoken(found: Found, speakers: Mapping[int, Speaker]) -> Found:
-    """The same facts, with other speakers of those that are given by their ``id``."""
-    facts = tuple(
-        replace(fact, speaker=speakers[id(fact)]) if isinstance(fact, Ended) and id(fact) in speakers else fact
-        for fact in found.facts
-    )
-    return Found(found.path, found.format, facts)
+    return [
+        (name, replace(fact, speaker=speakers[id(fact)]) if isinstance(fact, Ended) and id(fact) in speakers else fact)
+        for name, fact in found
+    ]
 
 
 def _plain(fact: Ended) -> tuple[object, ...]:
@@ -133,24 +122,15 @@ def _plain(fact: Ended) -> tuple[object, ...]:
     return ending.exception, re.sub(r"\d", "", ending.message), frame.site if frame is not None else None
 
 
-def _without_repeats(found: Sequence[Found]) -> list[Found]:
-    """Without messages that repeat what the exception of the same rank says, and the calls that NCCL numbers differently."""
-    facts = [fact for each in found for fact in each.facts]
-    raised = {fact.speaker.rank for fact in facts if isinstance(fact, Ended) and fact.ending.how == "raised"}
-    texts = [fact.text for fact in facts if isinstance(fact, Message)]
-    texts += [fact.ending.message for fact in facts if isinstance(fact, Ended) and fact.ending.how == "raised"]
-    repeated = _repeated(texts)
-    kept: list[Found] = []
-    for each in found:
-        rest = tuple(
-            fact
-            for fact in each.facts
-            if not isinstance(fact, Message)
-            or (fact.text not in repeated and (fact.speaker.rank is None or fact.speaker.rank not in raised))
-        )
-        if rest:
-            kept.append(Found(each.path, each.format, rest))
-    return kept
+def _without_repeats(found: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, Fact]]:
+    """Without messages that repeat what the exception of the same rank says, or another message."""
+    raised = [fact for _, fact in found if isinstance(fact, Ended) and fact.ending.how == "raised"]
+    ranks = {fact.speaker.rank for fact in raised} - {None}
+    texts = [fact.text for _, fact in found if isinstance(fact, Message)]
+    repeated = _repeated([*texts, *(fact.ending.message for fact in raised)])
+    for name, fact in found:
+        if not isinstance(fact, Message) or not (fact.text in repeated or fact.speaker.rank in ranks):
+            yield name, fact
 
 
 _MOST_TEXTS = 500

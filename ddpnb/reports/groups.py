@@ -42,19 +42,19 @@ class Groups:
         for fact in facts:
             if isinstance(fact, reported.Calls):
                 self._learn(fact.calls)
-            elif isinstance(fact, (reported.Members, reported.CallSeen, reported.Progress)):
-                name = canonical(fact.group)
-                self._labels[name] = self._labels.get(name) or fact.group.label
-                if fact.group.ranks and name != DEFAULT:
-                    self._members[name] = fact.group.ranks
+            elif (group := reported.group_of(fact)) is not None:
+                name = canonical(group)
+                self._labels[name] = self._labels.get(name) or group.label
+                if group.ranks and name != DEFAULT:
+                    self._members[name] = group.ranks
                     said.add(name)
-                rank = None if isinstance(fact, reported.Members) else rank_of(fact.speaker)
+                rank = rank_of(reported.speaker_of(fact))
                 if rank is not None:
                     seen[name].add(rank)
-                    if fact.group.rank >= 0:
-                        places[name][fact.group.rank] = rank
+                    if group.rank >= 0:
+                        places[name][group.rank] = rank
         for name, ranks in seen.items():  # at least those that use it are members
-            self._members.setdefault(name, _regular(places[name]) or tuple(sorted(ranks)))
+            self._members.setdefault(name, regular(places[name]) or tuple(sorted(ranks)))
         alike: dict[tuple[int, ...], int] = defaultdict(int)
         for group in self._groups.values():
             alike[group.ranks] = max(alike[group.ranks], group.ordinal + 1)
@@ -79,12 +79,10 @@ class Groups:
 
     def global_rank(self, fact: reported.Fact) -> int | None:
         """The rank that a fact is about: as the file names it, else by its rank in the group that the fact names."""
-        if isinstance(fact, (reported.WorldSize, reported.Members, reported.Unknown)):
-            return None
-        rank = self._rank_of(fact.speaker)
-        if rank is None and isinstance(fact, (reported.CallSeen, reported.Progress)):
-            members = self.of(fact.group).ranks
-            return members[fact.group.rank] if 0 <= fact.group.rank < len(members) else None
+        rank, group = self._rank_of(reported.speaker_of(fact)), reported.group_of(fact)
+        if rank is None and group is not None:
+            members = self.of(group).ranks
+            return members[group.rank] if 0 <= group.rank < len(members) else None
         return rank
 
 
@@ -94,19 +92,23 @@ def _order(name: str) -> tuple[int, str]:
     return (int(number[0]), "") if number else (1 << 30, name)
 
 
-def _regular(places: Mapping[int, int]) -> tuple[int, ...]:
+def regular(places: Mapping[int, int], size: int = 0) -> tuple[int, ...]:
     """The members of a group, by the places of some of them in it, where their ranks are evenly spaced; else none.
 
+    Args:
+        places: the rank at each place that is known.
+        size: at least so many members.
+
     Example:
-        >>> _regular({0: 4, 2: 6, 3: 7})
+        >>> regular({0: 4, 2: 6, 3: 7})
         (4, 5, 6, 7)
     """
     known = sorted(places.items())
-    if len(known) < 2 or known[-1][0] >= _MOST_MEMBERS:
+    if len(known) < 2 or max(known[-1][0], size) >= _MOST_MEMBERS:
         return ()
     (place, rank), (last, highest) = known[0], known[-1]
     step, rest = divmod(highest - rank, last - place)
     first = rank - step * place
     if rest or step < 1 or first < 0 or any(one != first + step * at for at, one in known):
         return ()
-    return tuple(range(first, highest + 1, step))
+    return tuple(first + step * place for place in range(max(size, last + 1)))

@@ -6,7 +6,7 @@ import re
 import signal
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ddpnb.messages import tracebacks
@@ -29,40 +29,10 @@ _ROW = re.compile(
 )
 _HOST = re.compile(r"host\s{0,12}: ([\w.:-]{1,200})\s")
 _ROOT = re.compile(r"Root Cause")
-_FAILED = re.compile(
-    r"failed \(exit_?code: (?P<code>-?\d{1,6})\)\s{1,3}(?:local_rank: (?P<local>\d{1,6}) \(pid: (?P<pid>\d{1,10})\)|.{0,40}?pid: (?P<other>\d{1,10}))"
-)
-_CLOSED = re.compile(r"(?:Sending|Closing) process (\d{1,10}) (?:closing|via) signal (SIG[A-Z0-9]{2,8})")
-_SHELL = re.compile(r"line \d{1,6}:\s{1,8}(\d{1,10}) (Killed|Terminated|Segmentation fault|Aborted|Bus error)\s")
-_LAUNCH = (
-    re.compile(r"exits with return code = \d{1,4}"),
-    re.compile(r"returned non-zero exit status \d{1,4}"),
-)
-_KILLED = re.compile(r"exits with return code = (-\d{1,3})\b")
-_WORKER = re.compile(r"pid (\d{1,10}) died, exit code: (-?\d{1,6})\b")
-#: Ray, of the process of an actor
-_ACTOR = (
-    re.compile(
-        r"Worker IP address: (?P<ip>[\w.:]{1,64}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,10}) Worker exit type: "
-        r"(?:SYSTEM_ERROR|NODE_OUT_OF_MEMORY)"
-    ),
-    re.compile(
-        r"actor_id: \w{1,80}\n\s{0,20}pid: (?P<pid>\d{1,10})\n(?:[^\n]{0,300}\n){0,3}?\s{0,20}ip: (?P<ip>[\w.:]{1,64})"
-    ),
-)
-_DIED = re.compile(r"died with <Signals\.\w{1,20}: (\d{1,3})>")
-_SPAWNED = re.compile(r"rocess (\d{1,6}) terminated with (?:signal (\w{1,20})|exit code (\d{1,6}))")
 _SRUN = re.compile(
     r"srun: error: (?P<host>[\w.\[\],-]{1,200}): tasks? (?P<tasks>[\d,\-\[\] ]{1,2000}):\s{1,3}"
     r"(?P<how>Killed|Terminated|Out Of Memory|Segmentation fault|Aborted|Bus error|Exited with exit code (?P<code>\d{1,3}))"
 )
-_OUT_OF_MEMORY = re.compile(r"slurmstepd: error: Detected \d{1,9} oom[_-]kill event[^\n]{0,300}")
-_TIME_LIMIT = re.compile(r"slurmstepd: error: \*{3} [^\n]{0,200}? DUE TO TIME LIMIT[^\n]{0,60}")
-_MPIRUN = re.compile(
-    r" process rank (\d{1,6}) with PID (\d{1,10}) on node ([\w.-]{1,200})\s{1,3}"
-    r"exited on\s{1,3}signal (\d{1,3})"
-)
-_MPI_STATUS = re.compile(r"Process name: \[[^\]\n]{1,80},\s{0,2}(\d{1,6})\]\s{1,8}Exit code:\s{1,8}(-?\d{1,6})")
 # One pattern for each word: a search for plain text is fast.
 _WORLD = tuple(
     re.compile(pattern)
@@ -81,6 +51,42 @@ _NAMED_SIGNALS = {
     "Aborted": signal.SIGABRT,
     "Bus error": signal.SIGBUS,
 }
+#: lines about the end of a process: rank, pid, host (or ip); its code, the name or the number of its signal, or the words for it;
+#: whether it is the first that the launcher observed, and whether the line is shown where there is no other message
+_ENDS = tuple(
+    (re.compile(pattern), root, shown)
+    for pattern, root, shown in (
+        (r"failed \(exit_?code: (?P<code>-?\d{1,6})\)\s{1,3}(?:local_rank: \d{1,6} \(pid: (?P<pid>\d{1,10})\)"
+         r"|.{0,40}?pid: (?P<pid2>\d{1,10}))", True, True),
+        (r"rocess (?P<rank>\d{1,6}) terminated with (?:signal (?P<signal>\w{1,20})|exit code (?P<code>\d{1,6}))", True, False),
+        (r"(?:Sending|Closing) process (?P<pid>\d{1,10}) (?:closing|via) signal (?P<signal>SIG[A-Z0-9]{2,8})", False, False),
+        (r"line \d{1,6}:\s{1,8}(?P<pid>\d{1,10}) (?P<how>Killed|Terminated|Segmentation fault|Aborted|Bus error)\s", False, False),
+        (r"pid (?P<pid>\d{1,10}) died, exit code: (?P<code>-?\d{1,6})\b", False, True),
+        # Ray, of the process of an actor
+        (r"Worker IP address: (?P<ip>[\w.:]{1,64}) Worker port: \d{1,6} Worker PID: (?P<pid>\d{1,10}) Worker exit type: "
+         r"(?:SYSTEM_ERROR|NODE_OUT_OF_MEMORY)", False, False),
+        (r"actor_id: \w{1,80}\n\s{0,20}pid: (?P<pid>\d{1,10})\n(?:[^\n]{0,300}\n){0,3}?\s{0,20}ip: (?P<ip>[\w.:]{1,64})", False, False),
+        # mpirun
+        (r" process rank (?P<rank>\d{1,6}) with PID (?P<pid>\d{1,10}) on node (?P<host>[\w.-]{1,200})\s{1,3}"
+         r"exited on\s{1,3}signal (?P<number>\d{1,3})", True, False),
+        (r"Process name: \[[^\]\n]{1,80},\s{0,2}(?P<rank>\d{1,6})\]\s{1,8}Exit code:\s{1,8}(?P<code>-?\d{1,6})", True, False),
+        # DeepSpeed, accelerate
+        (r"exits with return code = -(?P<number>\d{1,3})\b", False, True),
+        (r"died with <Signals\.\w{1,20}: (?P<number>\d{1,3})>", False, True),
+    )
+)  # fmt: skip
+#: of a job, whatever its processes did
+_OF_JOB = tuple(
+    map(
+        re.compile,
+        (
+            r"slurmstepd: error: Detected \d{1,9} oom[_-]kill event[^\n]{0,300}",
+            r"slurmstepd: error: \*{3} [^\n]{0,200}? DUE TO TIME LIMIT[^\n]{0,60}",
+            r"exits with return code = \d{1,4}",
+            r"returned non-zero exit status \d{1,4}",
+        ),
+    )
+)
 
 
 def read(log: Log) -> Iterator[Fact]:
@@ -120,47 +126,37 @@ def _ending(code: int, trace: str = "") -> Ending:
 
 
 def _lines(log: Log) -> Iterator[Fact]:
-    text = log.text
-    for match in _FAILED.finditer(text):
-        pid = int(match["pid"] or match["other"])
-        yield Ended(Speaker(None, pid), _with_line(_ending(int(match["code"])), match[0]), root=True)
-    for match in _SPAWNED.finditer(text):
-        yield Ended(Speaker(int(match[1])), _ending(int(match[3])) if match[3] else _killed(match[2]), root=True)
-    for match in _CLOSED.finditer(text):
-        yield Ended(Speaker(None, int(match[1])), _killed(match[2]))
-    for match in _SHELL.finditer(text):
-        yield Ended(Speaker(None, int(match[1])), Ending("died", -_NAMED_SIGNALS[match[2]]))
-    for match in _WORKER.finditer(text):
-        yield Ended(Speaker(None, int(match[1])), _with_line(_ending(int(match[2])), match[0]))
-    for match in (match for pattern in _ACTOR for match in pattern.finditer(text)):
-        ending = Ending("ended", UNKNOWN_STATUS, message=f"pid {match['pid']}, ip {match['ip']}")
-        yield Ended(Speaker(None, int(match["pid"]), given_name(match["ip"])), ending)
+    for pattern, root, shown in _ENDS:
+        for match in pattern.finditer(log.text):
+            said = match.groupdict()
+            rank, pid = said.get("rank"), said.get("pid") or said.get("pid2")
+            host = said.get("host") or given_name(said.get("ip") or "")
+            speaker = Speaker(int(rank) if rank else None, int(pid or 0), host)
+            if rank and pid:
+                yield Identity(speaker)
+            yield Ended(speaker, _with_line(_said(said), match[0]) if shown else _said(said), root)
     yield from _tasks(log)
-    for match in _MPIRUN.finditer(text):
-        speaker = Speaker(int(match[1]), int(match[2]), match[3])
-        yield Identity(speaker)
-        yield Ended(speaker, Ending("died", -int(match[4])), root=True)
-    for match in _MPI_STATUS.finditer(text):
-        yield Ended(Speaker(int(match[1])), _ending(int(match[2])), root=True)
-    for match in _KILLED.finditer(text):
-        yield Ended(Speaker(), _with_line(Ending("died", int(match[1])), match[0]))
-    for match in _DIED.finditer(text):
-        yield Ended(Speaker(), _with_line(Ending("died", -int(match[1])), match[0]))
-    for pattern in (_OUT_OF_MEMORY, _TIME_LIMIT, *_LAUNCH):
-        for match in pattern.finditer(text):
+    for pattern in _OF_JOB:
+        for match in pattern.finditer(log.text):
             yield Message(log.speaker_at(match.start()), match[0].strip())
+
+
+def _said(said: Mapping[str, str | None]) -> Ending:
+    """How a process ended, by the groups of a pattern of ``_ENDS``."""
+    if code := said.get("code"):
+        return _ending(int(code))
+    if number := said.get("number"):
+        return Ending("died", -int(number))
+    if how := said.get("how"):
+        return Ending("died", -_NAMED_SIGNALS[how])
+    if name := said.get("signal"):
+        return Ending("died", -signal.Signals[name] if name in signal.Signals.__members__ else UNKNOWN_SIGNAL)
+    return Ending("ended", UNKNOWN_STATUS, message=f"pid {said['pid']}, ip {said['ip']}")
 
 
 def _with_line(ending: Ending, line: str) -> Ending:
     """The ending with the line that says it, where there is no other message: it may name the local rank and the process."""
     return ending if ending.message else replace(ending, message=" ".join(line.split())[:300])
-
-
-def _killed(name: str) -> Ending:
-    try:
-        return Ending("died", -signal.Signals[name])
-    except KeyError:
-        return Ending("died", UNKNOWN_SIGNAL)
 
 
 def _tasks(log: Log) -> Iterator[Fact]:

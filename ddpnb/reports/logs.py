@@ -11,7 +11,6 @@ import json
 import re
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -96,19 +95,10 @@ class Log:
         inline = last_match(_INLINE, self.text, max(self.starts[line], offset - 2000), offset)
         return _speaker(int(inline[1]), 0, "") if inline else self.speakers[line]
 
-    def lines_from(self, offset: int, most: int) -> Iterator[str]:
-        """The line with this offset, and the next lines of the same speaker: other ranks may write between them.
-
-        Args:
-            offset: in ``text``; the first line is given from there on.
-            most: how many lines of the file are looked at.
-        """
-        first = self.line_at(offset)
-        speaker = self.speakers[first] if first < len(self.speakers) else NOBODY
-        for line in range(first, min(first + most, len(self.starts))):
-            if self.speakers[line] == speaker:
-                end = self.starts[line + 1] - 1 if line + 1 < len(self.starts) else len(self.text)
-                yield self.text[max(self.starts[line], offset) : end]
+    def line(self, number: int) -> str:
+        """The text of a line, by its number."""
+        end = self.starts[number + 1] - 1 if number + 1 < len(self.starts) else len(self.text)
+        return self.text[self.starts[number] : end]
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int, end: int) -> re.Match[str] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
 from ddpnb.messages.tracebacks import of_user
-from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.model.names import UNDECODABLE, given_name, one_line
 from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import Fact, Identity, Speaker, StacksSeen
 from ddpnb.reports.logs import Log, last_match
@@ -55,7 +55,13 @@ _MOST = 100_000  # processes
 def read(log: Log) -> Iterator[Fact]:
     """The stacks of each process; its rank by a line above it, its command, or its file's name."""
     yield from _of_text(log)
-    yield from _of_json(log)
+    before = 0
+    for start, end, processes in _of_json(log.text) if '"frames"' in log.text else ():
+        rank = rank_above(log, before, start)
+        for text in processes:
+            headed = text if rank is None else f"Rank {rank}\n{text}"
+            yield from _of_text(Log(log.path, headed, [0], [log.speaker_at(start)]))
+        before = end
 
 
 def rank_above(log: Log, before: int, offset: int) -> int | None:
@@ -172,67 +178,45 @@ def _made(file: str, line: int, function: str, held: dict[str, str]) -> Frame:
 # -- JSON
 
 
-def _of_json(log: Log) -> Iterator[Fact]:
+def _of_json(text: str) -> Iterator[tuple[int, int, list[str]]]:
+    """(from where, to where, its processes as py-spy writes them in text) of each list of threads."""
     decoder = json.JSONDecoder()
-    start, before = log.text.find("[\n") if "[\n" in log.text else log.text.find("[{"), 0
+    start = text.find("[\n") if "[\n" in text else text.find("[{")
     for _ in range(_MOST):
-        if start < 0 or '"frames"' not in log.text:
+        if start < 0:
             return
         try:
-            value, end = decoder.raw_decode(log.text, start)
-        except (ValueError, RecursionError):
+            value, end = decoder.raw_decode(text, start)
+            yield start, end, list(map(_process, _by_process(value)))
+        except UNDECODABLE:
             return
-        for pid, threads in _by_process(value).items():
-            stacks = tuple(stack for stack in map(_stack, threads[:MAX_THREADS]) if stack is not None)
-            if stacks:
-                yield from facts(_speaker(log, before, start, pid, threads[0]), stacks, _idle(threads))
-        before = end
-        start = log.text.find("[", end)
+        start = text.find("[", end)
 
 
-def _by_process(value: Any) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
-    for entry in cast("list[Any]", value) if isinstance(value, list) else ():
-        if isinstance(entry, dict) and "frames" in entry:
-            thread = cast("dict[str, Any]", entry)
-            pid = thread.get("pid")
-            found.setdefault(pid if isinstance(pid, int) else 0, []).append(thread)
-    return found
+def _by_process(value: Any) -> Iterable[list[dict[str, Any]]]:
+    found: dict[object, list[dict[str, Any]]] = {}
+    for thread in cast("list[Any]", value) if isinstance(value, list) else ():
+        if isinstance(thread, dict) and "frames" in thread:
+            found.setdefault(str(thread.get("pid")), []).append(cast("dict[str, Any]", thread))
+    return found.values()
 
 
-def _speaker(log: Log, before: int, start: int, pid: int, thread: dict[str, Any]) -> Speaker:
-    speaker = log.speaker_at(start)
-    info = thread.get("process_info")
-    command = str(cast("dict[str, Any]", info).get("command_line", "")) if isinstance(info, dict) else ""
-    rank = rank_above(log, before, start)
-    argument = _ARGUMENT.search(command)
-    return Speaker(rank if rank is not None else int(argument[1]) if argument else speaker.rank, pid, speaker.host)
+def _process(threads: list[dict[str, Any]]) -> str:
+    command = (threads[0].get("process_info") or {}).get("command_line", "")
+    head = f"Process {threads[0].get('pid') or 0}: {_short(command)}"
+    return "\n".join([head, *map(_thread, threads[:MAX_THREADS])])
 
 
-def _stack(thread: dict[str, Any]) -> Stack | None:
-    try:
-        frames = tuple(_frame(frame) for frame in _python(thread["frames"])[::-1][-MAX_FRAMES:])
-        name = given_name(thread.get("thread_name") or "")
-        number = thread.get("os_thread_id") or thread.get("thread_id") or 0
-        return Stack(name or str(number), frames, int(number), name == "MainThread", bool(thread.get("owns_gil")))
-    except UNDECODABLE:
-        return None
+def _thread(thread: dict[str, Any]) -> str:
+    number = thread.get("os_thread_id") or thread.get("thread_id") or 0
+    state = f"{'active' if thread.get('active') else 'idle'}{'+gil' if thread.get('owns_gil') else ''}"
+    lines = [f'Thread {number} ({state}): "{_short(thread.get("thread_name") or "")}"']
+    for frame in thread["frames"]:
+        place = f"{_short(frame.get('filename') or frame.get('short_filename') or '?')}:{frame.get('line') or 0}"
+        lines += [f"    {given_name(frame.get('name', '?'))} ({place})"]
+        lines += [f"        {_short(own['name'])}: {_short(own['repr'])}" for own in frame.get("locals") or ()]
+    return "\n".join(lines)
 
 
-def _python(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [frame for frame in frames if not _NATIVE.search(str(frame.get("filename") or ""))]
-
-
-def _frame(frame: dict[str, Any]) -> Frame:
-    file = str(frame.get("filename") or frame.get("short_filename") or "?")[:4096]
-    held = {
-        given_name(local.get("name")): given_name(local.get("repr"))
-        for local in (frame.get("locals") or ())[:MAX_LOCALS]
-        if isinstance(local, dict)
-    }
-    return _made(file, int(frame.get("line") or 0), str(frame.get("name", "?")), held)
-
-
-def _idle(threads: list[dict[str, Any]]) -> bool | None:
-    main = next((thread for thread in threads if thread.get("thread_name") == "MainThread"), None)
-    return not main["active"] if main is not None and isinstance(main.get("active"), bool) else None
+def _short(value: object) -> str:
+    return one_line(str(value)[:990])

@@ -89,6 +89,13 @@ class _Communicator:
     known: dict[int, Speaker] = field(default_factory=dict[int, Speaker])
     errors: dict[int, str] = field(default_factory=dict[int, str])
 
+    def usually(self, op: str) -> list[int]:
+        return [self.usual[op]] if op in self.usual else []
+
+    def all_counts(self, op: str) -> dict[int, int]:
+        """The counts of all ranks: those that are not listed have the usual one."""
+        return {rank: count for count in self.usually(op) for rank in range(min(self.size, _MOST))} | self.counts[op]
+
 
 def unchanged(before: str, after: str) -> bool:
     """Whether no rank has launched anything between two answers of one job: counts that differ then are no race."""
@@ -147,46 +154,23 @@ def _facts(each: _Communicator, *, world: bool) -> Iterator[Fact]:
         yield Waiting(who(rank), "ncclCommInitRank", absent if world else ())
     for rank, text in sorted(each.errors.items()):
         yield Message(who(rank), f"NCCL RAS: rank {rank} reported {text}.")
-    different = {op: counts for op, counts in each.counts.items() if len({*counts.values(), *_usual(each, op)}) > 1}
-    totals = _totals(each)
-    for op, counts in different.items():
-        everyone = _filled(each, op, counts)
-        most = max(everyone.values())
-        if len(different) > 1 and op != max(
-            different, key=lambda name: max(_filled(each, name, different[name]).values())
-        ):
-            continue
-        for rank, count in sorted(everyone.items()):
-            if rank not in each.missing and count == most:
-                seq = totals.get(rank, count) if totals else count
-                yield CallSeen(who(rank), named(rank), seq, Signature(op, device="cuda"), CallState.ISSUED)
+    totals: Counter[int] = Counter()  # of operations of all kinds; a text lists only the kinds that differ
+    for own in each.counts.values() if not each.usual else ():
+        totals.update(own)
+    different = {
+        op: each.all_counts(op) for op, own in each.counts.items() if len({*own.values(), *each.usually(op)}) > 1
+    }
     if different:
-        for rank, count in sorted((totals or _filled(each, *next(iter(different.items())))).items()):
+        op, everyone = max(different.items(), key=lambda item: max(item[1].values()))
+        most = max(everyone.values())
+        for rank in sorted(rank for rank, count in everyone.items() if count == most and rank not in each.missing):
+            call = Signature(op, device="cuda")
+            yield CallSeen(who(rank), named(rank), totals.get(rank, most), call, CallState.ISSUED)
+        for rank, count in sorted((totals or next(iter(different.values()))).items()):
             if rank not in each.missing:
                 yield Progress(who(rank), named(rank), enqueued=count)
-    for rank in sorted(each.missing):
-        if rank in totals:
-            yield Progress(who(rank), named(rank), enqueued=totals[rank])
-
-
-def _usual(each: _Communicator, op: str) -> tuple[int, ...]:
-    return (each.usual[op],) if op in each.usual else ()
-
-
-def _filled(each: _Communicator, op: str, counts: dict[int, int]) -> dict[int, int]:
-    """The counts of all ranks: those that are not listed have the usual one."""
-    rest = dict.fromkeys(range(min(each.size, _MOST)), each.usual[op]) if op in each.usual else {}
-    return rest | counts
-
-
-def _totals(each: _Communicator) -> dict[int, int]:
-    """The operations of each rank, of all kinds; nothing where the text lists only the kinds that differ."""
-    if each.usual or not each.counts:
-        return {}
-    total: Counter[int] = Counter()
-    for counts in each.counts.values():
-        total.update(counts)
-    return dict(total)
+    for rank in sorted(each.missing & totals.keys()):
+        yield Progress(who(rank), named(rank), enqueued=totals[rank])
 
 
 # -- text

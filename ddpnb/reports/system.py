@@ -52,15 +52,12 @@ def read(log: Log) -> Iterator[Fact]:
     for match in _some(_LOST_BEFORE, log.text):
         yield Message(Speaker(), f"NVRM: GPU {match[1]}: GPU has fallen off the bus")
     for pattern in (_LOST, _MEMORY, _HOST_MEMORY, _WORKER):
-        seen: set[Speaker] = set()
+        first: dict[Speaker, str] = {}
         for match in _some(pattern, log.text):
             device = _DEVICE.search(log.text, max(match.start() - 30, 0), match.start()) if pattern is _MEMORY else None
-            if pattern is _MEMORY and device is None:
-                continue
-            speaker = log.speaker_at(match.start())
-            if speaker not in seen:
-                seen.add(speaker)
-                yield Message(speaker, (device[0] if device else "") + match[0].strip())
+            if pattern is not _MEMORY or device is not None:
+                first.setdefault(log.speaker_at(match.start()), (device[0] if device else "") + match[0].strip())
+        yield from (Message(speaker, text) for speaker, text in first.items())
 
 
 def _some(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:

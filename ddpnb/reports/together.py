@@ -16,15 +16,25 @@ from ddpnb.model.recording import Process, RankRecord, Recording
 from ddpnb.model.report import Report, Source
 from ddpnb.model.stacks import Stack
 from ddpnb.reports import facts as reported
-from ddpnb.reports.ahead import with_waits
-from ddpnb.reports.calls import calls_of, with_agreed
+from ddpnb.reports.calls import calls_of, with_agreed, with_waits
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
-from ddpnb.reports.unnamed import numbered
 
 MOST_RANKS = 1 << 16  # a number above is no rank
 _KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
 _LATER = 1  # of endings: after the first failure
+# Processes that are no ranks: launchers, and workers of data loaders.
+_OTHERS = (
+    "torch/distributed/elastic/",
+    "torch/distributed/run.py",
+    "torch/utils/data/_utils/worker.py",
+    "torch/_inductor/",
+    "multiprocessing/resource_tracker.py",
+)
+_GUESSED = (
+    "No file says which process is which rank: they are numbered in the order of their process ids, as a launcher starts them "
+    'on one machine. A line such as "Rank 3:" above each stack, or the rank in the file\'s name, says it.'
+)
 
 
 @dataclass
@@ -54,20 +64,14 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     Returns:
         The Recording, whose ``report`` says where it comes from. A rank of which no fact is known has an empty record.
     """
-    every = numbered([fact for one in found for fact in one.facts])
+    every = _numbered([fact for one in found for fact in one.facts])
     who = _Speakers(every)
     size, known = _world_size(every, who)
     groups = Groups(every, who.rank, size)
     ranks: dict[int, _Rank] = defaultdict(_Rank)
     messages: list[str] = []
     endings: list[Ending] = []
-    unknown: list[str] = []
     for fact in every:
-        if isinstance(fact, reported.Unknown):
-            unknown.append(fact.text)
-            continue
-        if isinstance(fact, (reported.WorldSize, reported.Members)):
-            continue
         rank = groups.global_rank(fact)
         if rank is not None:
             _add(ranks[rank], fact)
@@ -88,10 +92,39 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         groups.observed,
         tuple(dict.fromkeys(messages)),
         tuple({(one.how, one.code, one.exception, one.message): one for one in endings}.values()),
-        tuple(dict.fromkeys(unknown)),
+        tuple(dict.fromkeys(fact.text for fact in every if isinstance(fact, reported.Unknown))),
     )
-    kills = _kills(every)
-    return Recording(size, records, host={"oom_kills": kills, "oom_kills_before": 0}, report=report)
+    return Recording(size, records, host={"oom_kills": _kills(every), "oom_kills_before": 0}, report=report)
+
+
+def _numbered(facts: Sequence[reported.Fact]) -> list[reported.Fact]:
+    """The facts, with ranks for processes that are known by their stacks alone, where no fact names a rank.
+
+    They are numbered in the order of their process ids.
+    """
+    if any(not isinstance(fact, reported.Unknown) and not isinstance(fact, reported.StacksSeen) for fact in facts):
+        return list(facts)
+    processes = {fact.speaker: fact for fact in facts if isinstance(fact, reported.StacksSeen)}
+    ranks = sorted(
+        (speaker.host, speaker.pid) for speaker, fact in processes.items() if speaker.pid and not _is_other(fact)
+    )
+    if not ranks or any(speaker.rank is not None for speaker in processes):
+        return list(facts)
+    return [
+        *(reported.Identity(Speaker(rank, pid, host)) for rank, (host, pid) in enumerate(ranks)),
+        reported.Unknown(_GUESSED),
+        *facts,
+    ]
+
+
+def _is_other(fact: reported.StacksSeen) -> bool:
+    return any(
+        part in frame.file.replace("\\", "/")
+        for stack in fact.stacks
+        if stack.main
+        for frame in stack.frames
+        for part in _OTHERS
+    )
 
 
 class _Speakers:
@@ -128,51 +161,38 @@ def _world_size(facts: Iterable[reported.Fact], who: _Speakers) -> tuple[int, bo
         if isinstance(fact, reported.WorldSize):
             said = max(said, fact.size if 0 < fact.size <= MOST_RANKS else 0)
             continue
-        named: list[int] = []
-        if isinstance(fact, reported.Members):
-            named += fact.group.ranks
-        elif not isinstance(fact, reported.Unknown):
-            rank = who.rank(fact.speaker)
-            named += [rank] if rank is not None else []
-            if isinstance(fact, reported.Waiting):
-                named += fact.missing
-            if isinstance(fact, (reported.CallSeen, reported.Progress)):
-                named += fact.group.ranks
+        rank, group = who.rank(reported.speaker_of(fact)), reported.group_of(fact)
+        missing = fact.missing if isinstance(fact, reported.Waiting) else ()
+        named = (-1 if rank is None else rank, *missing, *(group.ranks if group is not None else ()))
         highest = max([highest, *(rank for rank in named if 0 <= rank < MOST_RANKS)])
     return max(said, highest + 1), said > highest
 
 
 def _add(rank: _Rank, fact: reported.Fact) -> None:
     match fact:
-        case reported.Identity():
-            rank.pid = rank.pid or fact.speaker.pid
         case reported.CallSeen():
             rank.seen.append(fact)
         case reported.Calls():
-            rank.calls = list(fact.calls)
-            rank.forgotten = fact.forgotten
-            rank.waits_at = fact.stack
+            rank.calls, rank.forgotten, rank.waits_at = list(fact.calls), fact.forgotten, fact.stack
         case reported.Progress():
             rank.progress.append(fact)
         case reported.Ended():
             rank.ending = _ending(rank.ending, fact)
-            rank.pid = rank.pid or fact.speaker.pid
         case reported.StacksSeen():
-            rank.stacks = fact.stacks
-            rank.idle = fact.idle
-            rank.pid = rank.pid or fact.speaker.pid
+            rank.stacks, rank.idle = fact.stacks, fact.idle
         case reported.CheckpointPassed():
             at = int(fact.at_s * 1e9)
             rank.events.append(read("checkpoint", {"name": fact.name, "number": fact.number}, "done", at, at))
-        case reported.Waiting():
-            rank.events += _start(fact)
-            if fact.function in ("call", "store"):
-                rank.lost = rank.lost or fact.function
+        case reported.Waiting(function="init_process_group" | "new_group"):
+            rank.events.append(read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0))
+        case reported.Waiting(function=("call" | "store") as lost):
+            rank.lost = rank.lost or lost
         case reported.Message():
-            if rank.ending is None:
-                rank.ending = Ending("raised", 1, "", fact.text, at_ns=_LATER)
+            rank.ending = rank.ending or Ending("raised", 1, "", fact.text, at_ns=_LATER)
         case _:
             pass
+    if isinstance(fact, (reported.Identity, reported.Ended, reported.StacksSeen)):
+        rank.pid = rank.pid or fact.speaker.pid
 
 
 def _ending(before: Ending | None, fact: reported.Ended) -> Ending:
@@ -189,12 +209,6 @@ def _ending(before: Ending | None, fact: reported.Ended) -> Ending:
     return replace(first, message=first.message or other.message)  # the kernel says more than a launcher
 
 
-def _start(fact: reported.Waiting) -> list[Event]:
-    if fact.function not in ("init_process_group", "new_group"):
-        return []
-    return [read(fact.function, {"timeout_s": fact.timeout_s or None}, "open", 0, 0)]
-
-
 def _timed_out(call: reported.CallSeen) -> str:
     """The call of a rank that no file names, in the words of the watchdog."""
     number = f"SeqNum={call.seq}, " if call.seq else ""
@@ -207,14 +221,12 @@ def _timed_out(call: reported.CallSeen) -> str:
 
 def _kills(facts: Iterable[reported.Fact]) -> int:
     """How many processes were killed for memory: the kernel and a launcher may both say it of one."""
-    said = [fact for fact in facts if _KILLED_FOR_MEMORY.search(_said(fact))]
+    said: list[reported.Ended | reported.Message] = []
+    for fact in facts:
+        if isinstance(fact, (reported.Ended, reported.Message)):
+            text = fact.text if isinstance(fact, reported.Message) else fact.ending.message
+            said += [fact] if _KILLED_FOR_MEMORY.search(text[:1000]) else []
     return len({fact.speaker for fact in said if isinstance(fact, reported.Ended)}) or min(len(said), 1)
-
-
-def _said(fact: reported.Fact) -> str:
-    if isinstance(fact, reported.Ended):
-        return fact.ending.message[:1000]
-    return fact.text[:1000] if isinstance(fact, reported.Message) else ""
 
 
 def _waited(fact: reported.Fact) -> float:

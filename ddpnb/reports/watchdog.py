@@ -9,28 +9,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ddpnb.model.calls import CallState, Signature
-from ddpnb.model.stacks import Stack
 from ddpnb.reports import watchdog_lines
-from ddpnb.reports.facts import CallSeen, Fact, GroupName, Members, Speaker, Unknown, WorldSize
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Members, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.groups import regular
 from ddpnb.reports.logs import Log
-from ddpnb.reports.watchdog_lines import Status
 
 NAME = "NCCL watchdog log"
 MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor", "failed or timed out", "should dump", "[TC]")
 
-_MOST = 4096  # statuses of one rank
+_MOST = 4096  # members of a group that are inferred
 
 
 def read(log: Log) -> Iterator[Fact]:
     """The calls that timed out, how far each rank was, and the errors that the watchdog met."""
-    statuses: dict[tuple[Speaker, int], list[Status]] = {}
-    for status in watchdog_lines.statuses(log):
-        statuses.setdefault((status.speaker, status.group.rank), []).append(status)
-    stacks: dict[Speaker, list[tuple[int, Stack]]] = {}
-    for start, speaker, stack in watchdog_lines.stacks(log):
-        stacks.setdefault(speaker, []).append((start, stack))
+    statuses = list(watchdog_lines.statuses(log))
     sizes: dict[str, int] = {}
-    found = list(_named(log, _by_work(statuses), stacks, sizes))
+    found = list(_named(log, _by_work(statuses), sizes))
     calls = _adopted(found)
     if calls != found:
         yield Unknown(
@@ -38,10 +32,8 @@ def read(log: Log) -> Iterator[Fact]:
         )
     yield from _without_later(calls)
     named = {call.group.name for call in calls}
-    if (
-        "" not in named and (size := sizes.pop("", 0)) and len(named) == 1
-    ):  # it is that of the group which they are taken for
-        sizes.setdefault(min(named), size)
+    if "" not in named and (size := sizes.pop("", 0)) and len(named) == 1:
+        sizes.setdefault(min(named), size)  # it is that of the group which they are taken for
     if "" in sizes:
         yield WorldSize(sizes[""])
     if "" in sizes and not any(call.group.label == "default_pg" for call in calls):
@@ -49,21 +41,17 @@ def read(log: Log) -> Iterator[Fact]:
             f"The log names no group for calls of {sizes['']} ranks: they are taken for those of the default group, and their number "
             "for that of all ranks."
         )
-    yield from _members(calls, [status for found in statuses.values() for status in found], sizes)
-    yield from dict.fromkeys(status.progress for found in statuses.values() for status in found)
+    progress = list(dict.fromkeys(progress for progress, _ in statuses))
+    yield from _members([*calls, *progress], sizes)
+    yield from progress
     yield from watchdog_lines.failures(log)
     yield from watchdog_lines.unnamed(log, {call.speaker.rank for call in calls})
 
 
-def _named(
-    log: Log,
-    statuses: _ByWork,
-    stacks: dict[Speaker, list[tuple[int, Stack]]],
-    sizes: dict[str, int],
-) -> Iterator[CallSeen]:
+def _named(log: Log, statuses: _ByWork, sizes: dict[str, int]) -> Iterator[CallSeen]:
     """The calls, each once, with their groups, and the sizes of these as far as the calls show them."""
     named: dict[object, CallSeen] = {}
-    for call, rank, size in watchdog_lines.calls(log, stacks):
+    for call, rank, size in watchdog_lines.calls(log):
         group = _group_of(call, rank, statuses)
         if size:
             sizes[group.name] = size
@@ -81,16 +69,14 @@ def _named(
 _ByWork = dict[tuple[Speaker, int], dict[int | None, set[GroupName]]]
 
 
-def _by_work(statuses: dict[tuple[Speaker, int], list[Status]]) -> _ByWork:
+def _by_work(statuses: Iterable[tuple[Progress, int]]) -> _ByWork:
     """The groups that lines of a rank name, by the call at which the watchdog stopped; None: by any. Of several, two."""
     found: _ByWork = {}
-    for key, those in statuses.items():
-        of_key = found.setdefault(key, {})
-        for status in those[-_MOST:]:
-            for work in (status.work, None):
-                groups = of_key.setdefault(work, set())
-                if len(groups) < 2:
-                    groups.add(status.group)
+    for progress, stopped_at in statuses:
+        for work in (stopped_at, None):
+            groups = found.setdefault((progress.speaker, progress.group.rank), {}).setdefault(work, set())
+            if len(groups) < 2:
+                groups.add(progress.group)
     return found
 
 
@@ -145,25 +131,21 @@ def _without_later(calls: Iterable[CallSeen]) -> Iterator[CallSeen]:
         yield replace(call, state=CallState.ISSUED) if later else call
 
 
-def _members(calls: Iterable[CallSeen], statuses: Iterable[Status], sizes: dict[str, int]) -> Iterator[Fact]:
+def _members(facts: Iterable[CallSeen | Progress], sizes: dict[str, int]) -> Iterator[Fact]:
     """The members of groups, of which the log names some with their places: where these have equal distances, all have.
 
     The size is that which a gather or a scatter shows, or at least that which the known places need; without a gap among
     these it would say nothing.
     """
     places: dict[GroupName, dict[int, int]] = {}
-    for fact in (*calls, *(status.progress for status in statuses)):
+    for fact in facts:
         rank, group = fact.speaker.rank, fact.group
         if rank is not None and group.rank >= 0 and group.name not in ("", "?"):
             places.setdefault(GroupName(group.name, group.label), {})[group.rank] = rank
     for group, known in places.items():
         size = max(sizes.get(group.name, 0), max(known) + 1)
-        first, last = min(known), max(known)
-        if len(known) < 2 or len(known) == size or size > _MOST:
-            continue
-        step, rest = divmod(known[last] - known[first], last - first)
-        ranks = tuple(known[first] + step * (place - first) for place in range(size))
-        if rest or step < 1 or ranks[0] < 0 or any(ranks[place] != rank for place, rank in known.items()):
+        ranks = regular(known, size) if len(known) < size <= _MOST else ()
+        if not ranks:
             continue
         yield Members(replace(group, ranks=ranks))
         yield Unknown(

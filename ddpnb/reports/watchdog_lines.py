@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ddpnb.messages.tracebacks import of_user
 from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
@@ -74,23 +74,11 @@ _WRAPPED = 4  # lines
 _BEFORE, _AFTER = 400, 900  # characters of a message
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """A line that names a group, and the call at which the watchdog stopped; 0: none."""
-
-    speaker: Speaker
-    group: GroupName
-    work: int
-    progress: Progress
-
-
-def calls(log: Log, found: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[tuple[CallSeen, int, int]]:
-    """The calls, each with the rank in brackets before it and the size of its group, or 0.
-
-    Args:
-        log: the log.
-        found: its ``stacks``, each with its place in the text.
-    """
+def calls(log: Log) -> Iterator[tuple[CallSeen, int, int]]:
+    """The calls, each with the rank in brackets before it and the size of its group, or 0."""
+    stacks: dict[Speaker, list[tuple[int, Stack]]] = {}
+    for start, speaker, stack in _stacks(log):
+        stacks.setdefault(speaker, []).append((start, stack))
     for place, match in _texts(log):
         before = _compact(log.text[max(place.start() - _BEFORE, 0) : place.start()])
         if match is None or not (match["ran"] or match[0].endswith("timedout") or _TIMED_OUT.search(before)):
@@ -99,7 +87,7 @@ def calls(log: Log, found: dict[Speaker, list[tuple[int, Stack]]]) -> Iterator[t
         speaker = _speaker(log, place.start())
         # "[PG 0 Rank 1] Process group watchdog thread terminated with exception: [Rank 1] Watchdog caught ..."
         own = group is not None and "terminatedwithexception" in before[group.end() :]
-        logged = found.get(speaker, [])
+        logged = stacks.get(speaker, [])
         after = bisect_right(logged, place.start(), key=lambda entry: entry[0])  # it is logged after the call
         stack = logged[after][1] if after < len(logged) else None
         op = operation(match["op"])
@@ -149,7 +137,7 @@ def _site(stack: Stack | None) -> Site:
     return frame.site if frame is not None else NO_SITE
 
 
-def stacks(log: Log) -> Iterator[tuple[int, Speaker, Stack]]:
+def _stacks(log: Log) -> Iterator[tuple[int, Speaker, Stack]]:
     """The stack of the call that failed, innermost frame first; only its first line has a prefix."""
     for place in _TRACE.finditer(log.text):
         frames: list[Frame] = []
@@ -162,42 +150,28 @@ def stacks(log: Log) -> Iterator[tuple[int, Speaker, Stack]]:
             yield place.start(), log.speaker_at(place.start()), Stack("MainThread", tuple(reversed(frames)), main=True)
 
 
-def statuses(log: Log) -> Iterator[Status]:
-    """How far the groups of each process are."""
+def statuses(log: Log) -> Iterator[tuple[Progress, int]]:
+    """How far the groups of each process are, each with the call at which the watchdog stopped; 0: none."""
     end = 0
     for place in _STATUS.finditer(log.text):
         numbers = _NUMBERS.match(_compact(log.text[place.start() : place.start() + 200]))
-        start = max(place.start() - _BEFORE, end)
-        before, end = _compact(log.text[start : place.start()]), place.end()
-        if numbers is None:
-            continue
-        group, rank = _who(before)
-        at = _AT.search(before.removesuffix("L").removesuffix("l"))
-        speaker = _speaker(log, place.start())
-        name = _group(group) if group else GroupName(rank=int(rank[1]) if rank else -1)
-        if speaker.rank is None and name.rank >= 0 and name.name == "":
-            speaker = replace(speaker, rank=name.rank)
-        # -1: none yet
-        enqueued, started, completed = (-1 if number is None else max(int(number), 0) for number in numbers.groups())
-        progress = Progress(speaker, name, enqueued, started, completed)
-        yield Status(speaker, name, int(at[1]) if at else 0, progress)
+        speaker, group, before = _writer(log, place.start(), end)
+        end = place.end()
+        if numbers is not None:
+            at = _AT.search(before.removesuffix("L").removesuffix("l"))
+            # -1: none yet
+            last = (-1 if number is None else max(int(number), 0) for number in numbers.groups())
+            yield Progress(speaker, group, *last), int(at[1]) if at else 0
 
 
 def failures(log: Log) -> Iterator[Fact]:
     """What the watchdog or its monitor met besides time-outs of calls."""
-    seen: set[tuple[Speaker, str]] = set()
+    found: dict[Message, None] = {}
     for place in (place for pattern in _FAILED for place in pattern.finditer(log.text)):
-        group, rank = _who(_compact(log.text[max(place.start() - _BEFORE, 0) : place.start()]))
-        speaker = _speaker(log, place.start())
-        if speaker.rank is None and group is not None and _group(group).name == "":
-            speaker = replace(speaker, rank=int(group["rank"]))
-        elif speaker.rank is None and rank is not None:
-            speaker = replace(speaker, rank=int(rank[1]))
         text = log.text[place.start() : place.start() + 2000].partition("Exception raised from")[0]
         text = re.split(r"\n\s{0,8}\n|\n\[|\. This typically", text, maxsplit=1)[0].strip()
-        if (speaker, text) not in seen:
-            seen.add((speaker, text))
-            yield Message(speaker, text)
+        found[Message(_writer(log, place.start())[0], text)] = None
+    yield from found
 
 
 def unnamed(log: Log, shown: set[int | None]) -> Iterator[Fact]:
@@ -241,6 +215,17 @@ def _speaker(log: Log, offset: int) -> Speaker:
         if _GLOG.match(log.text, log.starts[line]):
             break
     return speaker
+
+
+def _writer(log: Log, offset: int, first: int = 0) -> tuple[Speaker, GroupName, str]:
+    """Who wrote a message, the group that it names, and the text before it, from an offset on at the earliest."""
+    before = _compact(log.text[max(offset - _BEFORE, first) : offset])
+    group, rank = _who(before)
+    name = _group(group) if group else GroupName(rank=int(rank[1]) if rank else -1)
+    speaker = _speaker(log, offset)
+    if speaker.rank is None and name.rank >= 0 and name.name == "":
+        speaker = replace(speaker, rank=name.rank)
+    return speaker, name, before
 
 
 def _who(text: str) -> tuple[re.Match[str] | None, re.Match[str] | None]:

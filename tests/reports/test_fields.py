@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddpnb.errors import UsageError
-from ddpnb.reports.dumps.columns import columns
+from ddpnb.reports.dumps.entries import columns
 from ddpnb.reports.pickles import Refused, loads
 from tests.reports.dumps import call, calls
 

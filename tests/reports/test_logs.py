@@ -118,10 +118,9 @@ def test_the_path_names_the_rank_only_where_no_line_names_another():
     assert logs.read("rank3.log", "[rank1]: boom\nmore").speaker_at(6).rank is None
 
 
-def test_the_lines_of_one_speaker():
-    log = logs.read("x.log", "[rank0]: a\n[rank1]: b\n[rank0]: c\nd")
-    assert list(log.lines_from(0, 10)) == ["a", "c"]
-    assert list(log.lines_from(0, 2)) == ["a"]
+def test_the_text_of_a_line():
+    log = logs.read("x.log", "[rank0]: a\n[rank1]: b\nc")
+    assert [log.line(number) for number in range(3)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ LARGEST = 1 << 62
 
 def whole(value: Any) -> int:
     """A number of a field that may hold anything; JSON dumps write some numbers as strings."""
+    if type(value) is int:
+        return value if -LARGEST < value < LARGEST else 0
     try:
         number = int(value) if isinstance(value, (int, float, str)) and len(str(value)[:24]) < 24 else 0
     except (ValueError, OverflowError):
@@ -31,19 +33,19 @@ def text(value: Any) -> str:
         return ""
 
 
-def texts(value: Any) -> list[str]:
-    return [text(item)[:64] for item in value[:MOST_TENSORS]] if isinstance(value, (list, tuple)) else []
+def texts(value: Any) -> tuple[str, ...]:
+    return tuple(text(item)[:64] for item in value[:MOST_TENSORS]) if isinstance(value, (list, tuple)) else ()
 
 
-def sizes(value: Any) -> list[list[int]]:
+def sizes(value: Any) -> tuple[tuple[int, ...], ...]:
     """Shapes; one list of numbers is the shape of one tensor."""
     if not isinstance(value, (list, tuple)):
-        return []
+        return ()
     shapes = [value] if value and all(isinstance(size, int) for size in value[:_MOST_DIMENSIONS]) else value
-    return [
-        [max(whole(size), 0) for size in shape[:_MOST_DIMENSIONS]] if isinstance(shape, (list, tuple)) else []
+    return tuple(
+        tuple(max(whole(size), 0) for size in shape[:_MOST_DIMENSIONS]) if isinstance(shape, (list, tuple)) else ()
         for shape in shapes[:MOST_TENSORS]
-    ]
+    )
 
 
 def config(value: Any) -> list[list[Any]]:

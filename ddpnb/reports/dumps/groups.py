@@ -179,11 +179,6 @@ def is_default(name: str, label: str) -> bool:
     return label == "default_pg" or (not label and name in ("", "0"))
 
 
-def members_of(config: Sequence[Configured]) -> dict[str, tuple[int, ...]]:
-    """The members of each group by its name, as ``fields.config`` gives them."""
-    return {one_line(name): members.read(written) for name, _, written in config}
-
-
 def _order(name: str) -> tuple[int, str]:
     """Torch counts groups: ``"2"`` before ``"10"``, and names with a hash behind them."""
     return (int(name), "") if re.fullmatch(r"\d{1,9}", name) else (1 << 30 if name else -1, name)

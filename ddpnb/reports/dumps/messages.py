@@ -3,60 +3,51 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 
-from ddpnb.reports.dumps.columns import COMPLETED, DROPPED
-from ddpnb.reports.dumps.windows import Own
+import numpy as np
 
+from ddpnb.reports.dumps.entries import COMPLETED
+from ddpnb.reports.dumps.tables import Dump
 
-@dataclass
-class _Stream:
-    """The messages of one rank to, or from, one other rank: their entries, and how many of them are completed."""
-
-    places: list[int] = field(default_factory=list[int])
-    completed: int = 0
+Channel = tuple[str, int, int]  # group, sender, receiver
 
 
-def turns(ranks: Mapping[int, tuple[Own, int]]) -> dict[int, dict[int, int]]:
+def turns(dumps: Sequence[Dump], forgotten: Mapping[int, int]) -> dict[int, dict[int, int]]:
     """The ordinals of messages.
 
     Args:
-        ranks: of each rank its entries, and how many earlier ones were overwritten.
+        dumps: one of each rank.
+        forgotten: how many earlier entries of each rank were overwritten.
 
     Returns:
         rank -> entry -> its ordinal among the messages to, or from, the same rank. Where earlier entries were overwritten,
         the last completed send and the last completed receive are taken for one message.
     """
-    streams: dict[tuple[str, int, int], dict[int, _Stream]] = defaultdict(lambda: defaultdict(_Stream))
-    for rank, (own, _) in ranks.items():
-        for place, key in _messages(rank, own):
-            stream = streams[key][rank]
-            stream.places.append(place)
-            stream.completed += own.columns.state[place] == COMPLETED
+    channels: dict[Channel, dict[Dump, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for dump in dumps:
+        for place, channel in _messages(dump):
+            channels[channel][dump].append(place)
     found: dict[int, dict[int, int]] = defaultdict(dict)
-    for sides in streams.values():
-        whole = not any(ranks[rank][1] for rank in sides)
-        most = max(stream.completed for stream in sides.values())
-        for rank, stream in sides.items():
-            before = 0 if whole else most - stream.completed
-            found[rank].update((place, before + turn) for turn, place in enumerate(stream.places, 1))
+    for sides in channels.values():
+        completed = {
+            dump: int(np.count_nonzero(dump.columns.state[places] == COMPLETED)) for dump, places in sides.items()
+        }
+        whole = not any(forgotten[dump.rank] for dump in sides)
+        for dump, places in sides.items():
+            before = 0 if whole else max(completed.values()) - completed[dump]
+            found[dump.rank].update((place, before + turn) for turn, place in enumerate(places, 1))
     return found
 
 
-def _messages(rank: int, own: Own) -> list[tuple[int, tuple[str, int, int]]]:
-    keys: dict[int, tuple[str, int, int]] = {}
-    for call, row in enumerate(own.table.rows):
-        ranks = own.groups[row.group].ranks
-        if row.message and 0 <= row.peer < len(ranks):
-            peer = ranks[row.peer]
-            ends = (rank, peer) if row.signature.op == "send" else (peer, rank)
-            keys[call] = (own.groups[row.group].key, *ends)
-    if not keys:
-        return []
-    columns = own.columns
-    return [
-        (place, keys[call])
-        for place, call in enumerate(columns.calls)
-        if call in keys and columns.state[place] != DROPPED
-    ]
+def _messages(dump: Dump) -> Iterator[tuple[int, Channel]]:
+    channels: dict[int, Channel] = {}
+    for call, row in enumerate(dump.table.rows):
+        group = dump.groups[row.group]
+        if row.message and 0 <= row.peer < len(group.ranks):
+            peer = group.ranks[row.peer]
+            ends = (dump.rank, peer) if row.signature.op == "send" else (peer, dump.rank)
+            channels[call] = (group.key, *ends)
+    for place in dump.present.tolist() if channels else ():
+        if (channel := channels.get(int(dump.columns.calls[place]))) is not None:
+            yield place, channel

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import struct
 import sys
-from array import array
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddpnb.errors import UsageError
@@ -20,26 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import BinaryIO
 
+    Source = str | Callable[[], bytes]
+
 LARGEST_FILE = 256 << 20
 MOST_PROCESSES, _SHARE = 8, 512 << 10  # each of them holds one dump, and is started for so many bytes
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 _START = "import sys; sys.path.append(sys.argv[1]); from ddpnb.reports.dumps.processes import serve; serve()"
-_CODES = "IqqqqBB"  # of the columns
 # Bytes of memory, that of the interpreter included; of processor time for one file. Of 64 MiB: 1 GiB and 20 s.
 _LEAST, _PER_BYTE, _USUAL, _MOST = 512 << 20, 48, 1 << 30, 8 << 30
 _LARGE = 64 << 20
 _LARGEST_TABLE = 16 << 20
 _SECONDS, _BYTES_A_SECOND = 4, 4 << 20
-_HEAD = struct.Struct("<BQQQ")  # how it was read; the lengths of the table, of the facts and of the columns
-_REFUSED, _READ, _UNSAFE = 0, 1, 2
+_LONGEST_HEAD = 8192  # bytes
 
 
 class Reading(NamedTuple):
-    """What one file holds (``columns.columns``), or why it is not read; ``unsafe``: it asks to execute something."""
+    """What one file holds (``entries.columns``), or why it is not read; ``unsafe``: it asks to execute something."""
 
     table: bytes = b""
     facts: bytes = b""
-    columns: tuple[array[int], ...] = ()
+    columns: tuple[bytes, ...] = ()
     refused: str = ""
     unsafe: bool = False
 
@@ -47,7 +45,7 @@ class Reading(NamedTuple):
 # In the caller
 
 
-def read_files(files: Sequence[str | Callable[[], bytes]]) -> Iterator[tuple[int, Reading]]:
+def read_files(files: Sequence[Source]) -> Iterator[tuple[int, Reading]]:
     """Read dumps, on all cores.
 
     Args:
@@ -94,7 +92,7 @@ def read_files(files: Sequence[str | Callable[[], bytes]]) -> Iterator[tuple[int
                 thread.join()
 
 
-def _size(file: str | Callable[[], bytes]) -> int:
+def _size(file: Source) -> int:
     try:
         return os.path.getsize(file) if isinstance(file, str) else _SHARE
     except OSError:
@@ -111,12 +109,9 @@ class _Reader:
         self._ended = False
         self._lock = threading.Lock()
 
-    def read(self, file: str | Callable[[], bytes]) -> Reading:
-        if isinstance(file, str):
-            content, request = b"", {"path": os.path.abspath(file)}
-        else:
-            content = file()
-            request = {"size": len(content)}
+    def read(self, file: Source) -> Reading:
+        content = b"" if isinstance(file, str) else file()
+        request = {"path": os.path.abspath(file)} if isinstance(file, str) else {"size": len(content)}
         with self._lock:
             if self._process is None and not self._ended:
                 self._start()
@@ -124,11 +119,12 @@ class _Reader:
         if process is None:
             return Reading(refused="was not read")
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.write(content)
+            process.stdin.writelines((json.dumps(request).encode(), b"\n", content))
             process.stdin.flush()
-            return self._answer(process.stdout)
-        except (EOFError, OSError, ValueError):
+            head = json.loads(process.stdout.readline(_LONGEST_HEAD))
+            table, facts, *columns = [_exactly(process.stdout, length) for length in head["lengths"]] or (b"", b"")
+            return Reading(table, facts, tuple(columns), head["refused"], head["unsafe"])
+        except (EOFError, OSError, ValueError, KeyError, TypeError):
             self._stop()
             return Reading(refused="needs more time or memory than a dump of its size may need")
 
@@ -145,23 +141,6 @@ class _Reader:
             )
         except OSError as error:
             raise UsageError(f"The Python interpreter {sys.executable!r} could not be started: {error}.") from None
-
-    @staticmethod
-    def _answer(pipe: BinaryIO) -> Reading:
-        state, *lengths = _HEAD.unpack(_exactly(pipe, _HEAD.size))
-        first, facts, body = (_exactly(pipe, length) for length in lengths)
-        if state != _READ:
-            return Reading(refused=first.decode("utf-8", "replace"), unsafe=state == _UNSAFE)
-        count = len(body) // sum(array(code).itemsize for code in _CODES)
-        columns: list[array[int]] = []
-        offset = 0
-        for code in _CODES:
-            column = array(code)
-            end = offset + count * column.itemsize
-            column.frombytes(memoryview(body)[offset:end])
-            columns.append(column)
-            offset = end
-        return Reading(first, facts, tuple(columns))
 
     def end(self) -> None:
         """End its process, and start no other one."""
@@ -180,8 +159,8 @@ class _Reader:
 
 
 def _exactly(pipe: BinaryIO, count: int) -> bytes:
-    if count > 2 * LARGEST_FILE:
-        raise ValueError
+    if not 0 <= count <= 2 * LARGEST_FILE:
+        raise ValueError(count)
     data = pipe.read(count)
     if len(data) < count:
         raise EOFError
@@ -198,21 +177,21 @@ def serve() -> None:
     gc.disable()  # nothing here is a cycle, and a dump has very many containers
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     for line in iter(requests.readline, b""):
+        parts, refused, unsafe = [], "", False
         try:
-            head, parts = _READ, _read(json.loads(line), requests)
+            parts = _read(json.loads(line), requests)
         except MemoryError:
-            head, parts = _REFUSED, [b"needs more memory than a dump of its size may need"]
+            refused = "needs more memory than a dump of its size may need"
         except Exception as error:
-            head = _UNSAFE if getattr(error, "unsafe", False) else _REFUSED
-            parts = [str(error).encode("utf-8", "replace")[:400]]
-        lengths = [len(parts[0]), len(parts[1]) if parts[1:] else 0, sum(map(len, parts[2:]))]
-        for part in (_HEAD.pack(head, *lengths), *parts):
-            answers.write(part)
+            refused, unsafe = str(error)[:400], getattr(error, "unsafe", False)
+        head = {"lengths": list(map(len, parts)), "refused": refused, "unsafe": unsafe}
+        answers.write(json.dumps(head).encode() + b"\n")
+        answers.writelines(parts)
         answers.flush()
 
 
 def _read(request: dict[str, Any], requests: BinaryIO) -> list[bytes]:
-    from ddpnb.reports.dumps.columns import columns
+    from ddpnb.reports.dumps.entries import columns
     from ddpnb.reports.pickles import Refused, loads
 
     if "size" in request:

@@ -1,17 +1,20 @@
-"""The different calls of a dump, from the table that ``columns`` made: signatures, lines and stacks, shared by ranks."""
+"""A dump as its reader gives it: its entries, as columns, and its different calls: signatures, lines and stacks, shared by ranks."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from ddpnb.model.calls import NO_SITE, OPERATIONS, P2P_OPS, Signature, Site
+import numpy as np
+
+from ddpnb.model.calls import NO_SITE, OPERATIONS, P2P_OPS, Group, Signature, Site
 from ddpnb.model.names import given_name, one_line
 from ddpnb.model.stacks import MAX_FRAMES, Frame
-from ddpnb.reports.dumps.columns import SILENT
+from ddpnb.reports.dumps.entries import COLUMNS, DROPPED, SILENT
 from ddpnb.reports.operations import agreed, operation
 
 _DTYPES = {
@@ -61,8 +64,58 @@ class Table:
     groups: tuple[tuple[str, str, str], ...]
 
 
+Ints = np.ndarray[tuple[int], np.dtype[Any]]
+
+
+class Columns(NamedTuple):
+    """What the entries of one rank hold, in their order (``entries.COLUMNS``)."""
+
+    calls: Ints
+    seq: Ints
+    number: Ints
+    created: Ints
+    done: Ints
+    thread: Ints
+    state: Ints
+
+
+@dataclass(slots=True, eq=False)
+class Dump:
+    """One dump that was read.
+
+    Args:
+        place: of its file among all.
+        table, columns: its calls and entries.
+        facts: of its rank (``entries.columns``).
+        rank: who wrote it; -1: not known yet.
+        groups: those of the table, as the job has them.
+    """
+
+    place: int
+    table: Table
+    columns: Columns
+    facts: dict[str, Any]
+    rank: int = -1
+    groups: Sequence[Group] = field(default=())
+
+    @property
+    def present(self) -> Ints:
+        """The places of the entries that are calls."""
+        return np.flatnonzero(self.columns.state != DROPPED)
+
+    def made(self, wanted: Callable[[Row], bool]) -> Ints:
+        """Of each entry, whether it is a call like this."""
+        chosen = np.array([wanted(row) for row in self.table.rows], bool)
+        return chosen[self.columns.calls] & (self.columns.state != DROPPED)
+
+
+def columns(held: Sequence[bytes]) -> Columns:
+    """The columns that a reader sent."""
+    return Columns(*(np.array(np.frombuffer(own, code)) for own, code in zip(held, COLUMNS.values(), strict=True)))
+
+
 def read(text: bytes) -> Table:
-    """Read the table of ``columns.columns``."""
+    """Read the table of ``entries.columns``."""
     held: dict[str, Any] = json.loads(text)
     frames = [_frame(*frame) for frame in held["frames"]]
     stacks = [tuple(frames[place] for place in reversed(stack)) for stack in held["stacks"]]
@@ -72,10 +125,9 @@ def read(text: bytes) -> Table:
         for name, label, number in held["groups"]
     )
     rows = [
-        _row(profiled, group, bool(message), inputs, outputs, in_dtypes or out_dtypes,
-             stacks[stack][-MAX_FRAMES:] if stack >= 0 else (), sites[stack] if stack >= 0 else NO_SITE)
-        for profiled, group, message, inputs, outputs, in_dtypes, out_dtypes, _, stack in held["calls"]
-    ]  # fmt: skip
+        _row(name, group, message, inputs, outputs, dtypes, stacks[stack][-MAX_FRAMES:], sites[stack])
+        for name, group, message, inputs, outputs, dtypes, stack in held["calls"]
+    ]
     return Table(tuple(rows), groups)
 
 
