@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ddpnb.control.run import Run
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render import markup, runs
+from ddpnb.render import as_html
+from ddpnb.render.document import Block
+from ddpnb.render.runs import comparison
+from ddpnb.render.shown import Shown
 from ddpnb.views.run_differences import Difference, first_differences
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RunComparison:
+class RunComparison(Shown):
     """The result of ``compare_runs``: the findings and the time of both, and where their ranks differ first.
 
     ``differences`` has at most one entry of each kind: executed lines, calls, endings, outputs. Without any, what was
@@ -24,19 +28,15 @@ class RunComparison:
     diagnoses: tuple[Diagnosis, Diagnosis]
     recordings: tuple[Recording, Recording]
     differences: tuple[Difference, ...]
+    _label: ClassVar[str] = "two runs"
 
-    def __str__(self) -> str:
-        return runs.comparison_text(self.labels, self.diagnoses, self.recordings, self.differences)
-
-    __repr__ = __str__
+    def _document(self) -> list[Block]:
+        return [comparison(self.labels, self.diagnoses, self.recordings, self.differences)]
 
     @property
     def html(self) -> str:
         """As a part of a page that has the style sheet."""
-        return runs.comparison(self.labels, self.diagnoses, self.recordings, self.differences)
-
-    def _repr_html_(self) -> str:
-        return markup.standalone(self.html, "two runs")
+        return as_html.html(*self._document())
 
 
 def compare_runs(first: Run, second: Run) -> RunComparison:

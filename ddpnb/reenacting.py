@@ -22,7 +22,10 @@ from ddpnb.reenactment.agreement import Agreement, compare
 from ddpnb.reenactment.plan import Plan, root
 from ddpnb.reenactment.planning import MOST, plan_of
 from ddpnb.reenactment.script import TIMEOUT_S, script_of
-from ddpnb.render import reenactment as render
+from ddpnb.render import card
+from ddpnb.render.document import Block, Paragraph
+from ddpnb.render.reenactment import document
+from ddpnb.render.shown import Shown
 from ddpnb.world import World
 
 Path = str | os.PathLike[str]
@@ -33,7 +36,7 @@ PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: 
 WAIT_S = 15.0  # besides
 
 
-class Reenactment:
+class Reenactment(Shown):
     """A recorded hang on live ranks, as ``ddpnb.reenact()`` returns it. It shows whether it is the same hang.
 
     The ranks wait in the calls in which the recorded ones waited: ``world`` inspects, holds, steps and releases them.
@@ -44,6 +47,8 @@ class Reenactment:
         ...     print(reenactment.same, reenactment.finding.code)
         True DDP301
     """
+
+    _label = "re-enactment"
 
     def __init__(self, plan: Plan, world: World, run: Run, script: str, end: ExitStack) -> None:
         self.plan, self.world, self.run = plan, world, run
@@ -87,11 +92,8 @@ class Reenactment:
         """Whether the live ranks give the finding of the recording: its code, its ranks, its call."""
         return self.agreement.same
 
-    def __repr__(self) -> str:
-        return render.text(self.plan, self.agreement, self.run.diagnosis)
-
-    def _repr_html_(self) -> str:
-        return render.html(self.plan, self.agreement, self.run.diagnosis)
+    def _document(self) -> list[Block]:
+        return [document(self.plan, self.agreement), Paragraph(), *card.blocks(self.run.diagnosis)]
 
     def __enter__(self) -> Self:
         return self

@@ -131,7 +131,9 @@ def main() -> None:
         folders = [batch if batch.is_dir() else Path(unpacked, batch) for batch in args.batches]
         for folder in folders:
             if not any(folder.glob("**/expect.json")):
-                parser.error(f"{folder.name} is no batch: there is first, second, third, fourth, or a folder of programs.")
+                parser.error(
+                    f"{folder.name} is no batch: there is first, second, third, fourth, or a folder of programs."
+                )
         _run_all(folders, [int(size) for size in args.ranks.split(",")], args.python, args.jobs, args.out)
 
 

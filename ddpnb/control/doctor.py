@@ -27,10 +27,9 @@ from ddpnb.model.split import by_value
 from ddpnb.model.startup import STEPS, StartupState
 from ddpnb.processes.host import host
 from ddpnb.processes.host.identities import names
-from ddpnb.render import card, checkup, markup
+from ddpnb.render import as_text, card, checkup, markup
 from ddpnb.render.identities import Identities
 from ddpnb.render.secrets import Secrets
-from ddpnb.render.terminal import output
 from ddpnb.rules import engine
 from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE
 from ddpnb.rules.finding_types import type_of
@@ -98,7 +97,7 @@ class Checkup:
             self.headline, self.checks, self.shown, self.collectives, self.description, verbose=verbose
         )
         more = [one for one in self.findings if one.severity == "error" or not self._has_line(one)]
-        return "\n\n".join([shown, *(output(*card.paragraphs(one)) for one in more if cards)])
+        return "\n\n".join([shown, *(as_text.text(card.document(one)) for one in more if cards)])
 
     def _has_line(self, finding: Finding) -> bool:
         """Whether the line of a check says the same."""

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from ddpnb.model.rank_state import RankState
 from ddpnb.recorder.verbs import Evaluated
-from ddpnb.render import markup, variables
-from ddpnb.render import status as shown
-from ddpnb.render.terminal import table
+from ddpnb.render import variables
+from ddpnb.render.document import Block, Paragraph, Table
+from ddpnb.render.shown import Shown
+from ddpnb.render.status import status
 from ddpnb.texts import printable
 from ddpnb.views.frame_variables import Row, SideBySide
 from ddpnb.views.status import RankStatus
 
 
-@dataclass(frozen=True, slots=True)
-class WorldStatus:
+@dataclass(frozen=True, slots=True, repr=False)
+class WorldStatus(Shown):
     """What every rank is doing."""
 
     ranks: tuple[RankStatus, ...]
+    _label: ClassVar[str] = "state of the ranks"
 
     @property
     def held(self) -> tuple[int, ...]:
@@ -31,20 +32,16 @@ class WorldStatus:
     def __getitem__(self, rank: int) -> RankStatus:
         return next(one for one in self.ranks if one.rank == rank)
 
-    def __str__(self) -> str:
-        return table(shown.status_rows(self.ranks))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return shown.html_table(shown.status_rows(self.ranks), "state of the ranks")
+    def _document(self) -> list[Block]:
+        return [status(self.ranks)]
 
 
-@dataclass(frozen=True, slots=True)
-class FrameDiff:
+@dataclass(frozen=True, slots=True, repr=False)
+class FrameDiff(Shown):
     """The variables of one function on all ranks, side by side; ``differing``: those that differ."""
 
     found: SideBySide | None
+    _label: ClassVar[str] = "variables side by side"
 
     @property
     def differing(self) -> dict[str, dict[int, str]]:
@@ -55,14 +52,9 @@ class FrameDiff:
     def _rows(self) -> tuple[Row, ...]:
         return self.found.rows if self.found is not None else ()
 
-    def __str__(self) -> str:
-        return printable("\n".join([variables.text(self.found), *self._how_to_open]))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        notes = "".join(f'<p class="faint">{escape(note)}</p>' for note in self._how_to_open)
-        return markup.standalone(variables.variables(self.found) + notes, "variables side by side")
+    def _document(self) -> list[Block]:
+        notes = (Paragraph(note, kind="faint") for note in self._how_to_open)
+        return [*variables.document(self.found), *notes]
 
     @property
     def _how_to_open(self) -> list[str]:
@@ -87,10 +79,11 @@ class Evaluation:
         return printable(f"({self.error})" if self.error else self.text)
 
 
-class Evaluations(dict[int, Evaluation]):
+class Evaluations(Shown, dict[int, Evaluation]):
     """An expression on several ranks: rank -> ``Evaluation``."""
 
     expression: str = ""
+    _label = "values by rank"
 
     @classmethod
     def of(cls, expression: str, ranks: Iterable[int], answers: Mapping[int, Evaluated]) -> Evaluations:
@@ -107,16 +100,12 @@ class Evaluations(dict[int, Evaluation]):
         """rank -> the value, or its text; ranks with an error are left out."""
         return {r: one.text if one.value is None else one.value for r, one in self.items() if not one.error}
 
+    def _document(self) -> list[Block]:
+        return [Table(self._label, ("rank", self.expression), [(str(rank), str(one)) for rank, one in self.items()])]
+
     def __str__(self) -> str:
-        rows = [["rank", self.expression], *([str(rank), str(one)] for rank, one in self.items())]
-        return (
-            table(rows)
-            if all("\n" not in row[1] for row in rows)
-            else "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
-        )
+        if any("\n" in str(one) for one in self.values()):
+            return "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
+        return super().__str__()
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        rows = [["rank", self.expression], *([str(rank), str(one)] for rank, one in self.items())]
-        return shown.html_table(rows, "values by rank")

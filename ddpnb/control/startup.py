@@ -11,8 +11,9 @@ from ddpnb import arguments
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.model.startup import STEPS, StartupState, StepState
 from ddpnb.observe import logs
-from ddpnb.render import markup
-from ddpnb.render import startup as render
+from ddpnb.render.document import Block
+from ddpnb.render.shown import Shown
+from ddpnb.render.startup import document
 from ddpnb.texts import printable, shortened
 from ddpnb.views import startup_waits
 
@@ -20,13 +21,15 @@ _TICK_S = 0.005
 _STILL_S = 0.3  # how long to wait for a step that waits for ranks which are not in one
 
 
-class Startup:
+class Startup(Shown):
     """The start-up of the ranks in steps. Made by ``World.init``.
 
     ``step()`` makes the next step on ranks, ``run()`` all remaining steps. A step that waits for missing ranks
     keeps waiting until they join or ``World.release()`` ends it. After a failure, fix the cause and call
     ``step()`` to repeat the step.
     """
+
+    _label = "start-up of the ranks"
 
     def __init__(
         self,
@@ -284,13 +287,8 @@ class Startup:
         """
         return [printable(note) for note in startup_waits.notes(self.state)]
 
-    def __str__(self) -> str:
-        return render.text(self.state)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return markup.standalone(render.table(self.state), "start-up of the ranks")
+    def _document(self) -> list[Block]:
+        return document(self.state)
 
 
 def _known(step: str) -> str:

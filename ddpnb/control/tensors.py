@@ -8,7 +8,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ddpnb import arguments
 from ddpnb.control.ranks import ANSWER_S, Ranks
@@ -19,7 +19,9 @@ from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.model.split import by_value, split
 from ddpnb.model.tensors import BINS, LOOKED_AT, MAX_NAME, PIECE, TensorFacts, ValueDifference, path
 from ddpnb.recorder import verbs
-from ddpnb.render import tensors as shown
+from ddpnb.render.document import Block
+from ddpnb.render.shown import Shown
+from ddpnb.render.tensors import document
 
 _SIDES = 4  # whose values are compared element by element
 _PIECES = 32  # that differ and are compared element by element: a million elements
@@ -28,8 +30,8 @@ _OF_A_MODEL = re.compile(r"[\w.]+")
 _CODES = {"f", "d", "q"}
 
 
-@dataclass(frozen=True)
-class TensorByRank:
+@dataclass(frozen=True, repr=False)
+class TensorByRank(Shown):
     """A tensor on each rank, made by ``World.tensor``.
 
     ``ranks``: rank -> ``TensorFacts``. ``errors``: rank -> why its tensor could not be read. ``low`` and ``high``: between
@@ -53,19 +55,15 @@ class TensorByRank:
     sides: tuple[tuple[int, ...], ...] = ()
     differences: tuple[ValueDifference, ...] = ()
     notes: tuple[str, ...] = ()
+    _label: ClassVar[str] = "tensor on each rank"
 
     @property
     def equal(self) -> bool:
         """Whether the tensor was read on all ranks and is the same on them."""
         return len(self.sides) == 1 and not self.errors
 
-    def __str__(self) -> str:
-        return shown.text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return shown.page(self)
+    def _document(self) -> list[Block]:
+        return document(self)
 
 
 def tensor(

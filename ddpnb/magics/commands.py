@@ -26,8 +26,8 @@ from ddpnb.model.calls import OPERATIONS
 from ddpnb.model.faults import KINDS
 from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.devices import count_gpus
-from ddpnb.render import status as shown
-from ddpnb.render.terminal import table
+from ddpnb.render import as_html, as_text, markup
+from ddpnb.render.document import Table
 from ddpnb.render.text import relative
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import printable
@@ -319,12 +319,13 @@ class DdpMagics(Magics):
         """Arm a fault on ranks, for the current cell or else for the next one; without arguments: list all faults."""
         asked = parse(self.ddp_inject, line)
         if not asked.words:
-            rows = [["fault", "where", "what", "finding", "parameters"]]
-            rows += [
-                [kind.name, kind.place, kind.what, kind.finding, ", ".join(one.name for one in kind.parameters)]
+            rows = [
+                (kind.name, kind.place, kind.what, kind.finding, ", ".join(one.name for one in kind.parameters))
                 for kind in KINDS.values()
             ]
-            display({"text/plain": table(rows), "text/html": shown.html_table(rows, "kinds of faults")}, raw=True)
+            kinds = Table("kinds of faults", ("fault", "where", "what", "finding", "parameters"), rows)
+            html = markup.standalone(as_html.html(kinds), kinds.label)
+            display({"text/plain": as_text.text(kinds), "text/html": html}, raw=True)
             return None
         kind, given = arguments.fault(asked.words)
         return self._world().inject(kind, ranks=asked.ranks, keep=asked.keep, **given)

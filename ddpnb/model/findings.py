@@ -278,9 +278,9 @@ class Diagnosis:
             >>> print(run.diagnosis.to_markdown())
             **ddpnb: hang** on 4 ranks
         """
-        from ddpnb.render import issue_report
+        from ddpnb.render import card
 
-        return issue_report.markdown(self, None if number is None else self.findings[number : number + 1])
+        return card.markdown(self, None if number is None else self.findings[number : number + 1])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``to_json()`` to a file, all at once: a reader never sees half of it.

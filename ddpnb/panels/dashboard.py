@@ -18,7 +18,7 @@ from ddpnb.panels.part import Context
 from ddpnb.panels.parts import PARTS
 from ddpnb.panels.state import present_state
 from ddpnb.panels.tasks import Tasks
-from ddpnb.render import board, controls, saved
+from ddpnb.render import board, controls, still
 from ddpnb.views import board as boards
 from ddpnb.views.present import Present
 from ddpnb.widgets.fragment import Fragment
@@ -193,7 +193,7 @@ class Dashboard(Panel):
         recording = (run.recording if run is not None else None) or (now.recording if now is not None else None)
         tiles = now.tiles if now is not None else ()
         title = self.head.text.partition("\n")[0]
-        html = saved.state(title, saved.now(), diagnosis=diagnosis, tiles=tiles, recording=recording)
+        html = still.state(title, diagnosis=diagnosis, tiles=tiles, recording=recording)
         return html, self.text
 
     def _head(self) -> controls.Head:

@@ -1,6 +1,6 @@
 """The last state of a panel, as a second output of its cell: static HTML that a saved notebook shows without a kernel.
 
-The page hides it while the widget lives (``render.saved.wrapped``), so replacing it never touches the widget.
+The page hides it while the widget lives (``render.still.wrapped``), so replacing it never touches the widget.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.render.saved import wrapped
+from ddpnb.render.still import wrapped
 
 _SOON_S = 0.3  # changes that come together are written once
 _SHARE = 60  # of the time, one part in so many is spent on it

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 
 from ddpnb.panels.kept import Kept
-from ddpnb.render import saved
+from ddpnb.render import still
 
 
 class Panel:
@@ -21,13 +21,13 @@ class Panel:
         self.kept = Kept(self.state)
         self.box = ipywidgets.VBox(tuple(parts))
         self.box.add_class("ddpnb-panel")  # within which keys act: static/keys.js
-        self.box.add_class(f"{saved.PANEL}-{self.kept.number}")
+        self.box.add_class(f"{still.PANEL}-{self.kept.number}")
 
     def state(self) -> tuple[str, str]:
         """What the panel shows now, as static HTML and as plain text."""
         text = self.text
         title, _, rest = text.partition("\n")
-        return saved.state(title, saved.now(), text=rest), text
+        return still.state(title, text=rest), text
 
     @property
     def text(self) -> str:

@@ -55,7 +55,7 @@ class Context:
 
 
 class Part(Generic[Widget]):
-    """A part of the dashboard, below the time line. A row of ``parts.PARTS`` adds it.
+    """A part of the dashboard, below the time line, of live ranks, and perhaps of a recording. A row of ``parts.PARTS`` adds it.
 
     A subclass creates ``widget`` and implements what it reacts to; ``name`` is its key in ``Dashboard.parts``.
     Nothing here may wait for ranks: what does is started with ``context.tasks``.
@@ -67,6 +67,11 @@ class Part(Generic[Widget]):
 
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    @classmethod
+    def still(cls, recording: Recording, diagnosis: Diagnosis) -> View | None:
+        """The same part of a recording, without live ranks; None if there is nothing of it."""
+        del recording, diagnosis
 
     def fragment(self, title: str, label: str, *, live: bool = False) -> Fragment:
         """A widget with this heading, closed at first, whose actions are the dashboard's."""

@@ -17,9 +17,10 @@ from ddpnb.panels.dashboard import Dashboard
 from ddpnb.panels.findings import FindingActions, free, is_ours
 from ddpnb.panels.given_files import GivenFiles
 from ddpnb.panels.panel import Panel
+from ddpnb.panels.parts import PARTS
 from ddpnb.panels.tasks import Tasks
 from ddpnb.reenacting import Reenactment
-from ddpnb.render import card, saved
+from ddpnb.render import card, still
 from ddpnb.render import recorded as render
 from ddpnb.render import reenactment as words
 from ddpnb.render.report import sources
@@ -27,7 +28,8 @@ from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import shell_word
 from ddpnb.views import board as boards
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.widgets.parts import Card, parts
+from ddpnb.widgets.parts import Board, Card
+from ddpnb.widgets.timeline import Timeline
 
 SCRIPT = "repro.py"
 SAVED = "hang.ddpnb"
@@ -64,10 +66,9 @@ class Recorded(Panel):
 
     def _show(self) -> None:
         """Show another recording."""
-        self._shown = parts(while_waiting(self.recording), self.found)
-        for shown in self._shown:
-            if isinstance(shown, Card):
-                FindingActions(shown, lambda: self.recording)
+        card, shown = parts(while_waiting(self.recording), self.found)
+        FindingActions(card, lambda: self.recording)
+        self._shown = (card, *shown)
         self._tasks.draw()
         self._place()
         self.kept.changed()
@@ -77,7 +78,7 @@ class Recorded(Panel):
         title = sources(recording) or f"Recording of {max(recording.world_size, len(recording.ranks))} ranks"
         tiles = boards.tiles(recording, self.found.findings)
         headline = f"{title.rstrip('.')}: {card.outcome_line(self.found)}"
-        html = saved.state(headline, saved.now(), diagnosis=self.found, tiles=tiles, recording=recording)
+        html = still.state(headline, diagnosis=self.found, tiles=tiles, recording=recording)
         return html, self.text
 
     def _place(self) -> None:
@@ -160,3 +161,18 @@ class Recorded(Panel):
         self._end()
         self.recording, self.found = recording, diagnose(recording)
         self._show()
+
+
+def parts(recording: Recording, diagnosis: Diagnosis) -> tuple[Card, list[ipywidgets.Widget]]:
+    """What shows a completed Recording: the card, and what is below it. Of a report, only what it contains: it may lack times and stacks."""
+    found = Card(diagnosis)
+    shown: list[ipywidgets.Widget] = [*([found.fork] if found.fork.html else []), Board(recording, diagnosis)]
+    if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
+        timeline = Timeline()
+        timeline.show(recording, diagnosis)
+        shown.append(timeline)
+    shown += [part for one in PARTS if (part := one.still(recording, diagnosis)) is not None]
+    for part in (found, *shown):
+        if isinstance(part, Fragment):
+            part.sources = recording.sources
+    return found, shown

@@ -1,4 +1,4 @@
-"""The time account: a sentence, a table in a terminal, bars in a notebook."""
+"""The time account: a sentence, a table, bars in a page."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from ddpnb.model import phrases
 from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
-from ddpnb.render import markup, terminal
-from ddpnb.render.terminal import Paragraph, output
+from ddpnb.render.document import Block, Cell, Drawn, Group, Inline, Items, Paragraph, Table
+from ddpnb.render.shown import Shown
 from ddpnb.timing.quantities import percent, span
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _MEANING = {
 }
 
 
-class TimeAccount(Account):
+class TimeAccount(Shown, Account):
     """An account that knows how to show itself."""
 
     __slots__ = ()
@@ -40,13 +40,10 @@ class TimeAccount(Account):
     def headline(self) -> str:
         return headline(self)
 
-    def __str__(self) -> str:
-        return table(self)
+    _label = "time account"
 
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return html(self)
+    def _document(self) -> list[Block]:
+        return [document(self)]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the time of each rank as a bar: seconds of compute, waiting, communication and data.
@@ -116,25 +113,37 @@ def _where(straggler: Straggler) -> str:
     return f" in {site}" if site is not None and site.line else ""
 
 
-# -- plain text
+# -- all of it
 
 
-def table(account: Account, *, width: int | None = None) -> str:
-    """The whole account; ends without a newline."""
-    parts = [output(Paragraph(f"ddpnb: {headline(account)}"), width=width)]
+def document(account: Account) -> Group:
+    """The whole account: the parts of the time of each rank as numbers, and as a bar in a page."""
     shown, left = _shown(account)
-    if shown:
-        rows = [_HEADER, *(_row(rank) for rank in shown)]
-        if len(account.ranks) > 1:
-            rows.append(("all", "", *_shares(account.parts), "", "", ""))
-        parts += ["", terminal.table(rows, justify="right")]
-        if left:
-            parts.append(f"({left} more ranks are not shown)")
-    parts += [output(Paragraph(sentence, first="- ", rest="  "), width=width) for sentence in _sentences(account)]
-    return "\n".join(parts)
+    rows: list[list[Inline | Cell]] = [[str(one.rank), _bar(one.parts), *_row(one)] for one in shown]
+    if len(account.ranks) > 1:
+        rows.append(["all", _bar(account.parts), "", *_shares(account.parts), "", "", ""])
+    legend = "".join(
+        f'<i class="{part}" aria-hidden="true"></i><span title="{escape(meaning)}">{part}</span>'
+        for part, meaning in _MEANING.items()
+    )
+    head = ("rank", Cell((Drawn(legend),), role="b"), *_HEAD)
+    blocks: list[Block] = [Paragraph(Drawn("", "ddpnb: "), headline(account), kind="summary")]
+    blocks += [Paragraph(), Table("time of each rank", head, rows, kind="", right=True)] if shown else []
+    blocks += [Paragraph(f"({left} more ranks are not shown)")] if left else []
+    return Group((*blocks, Items([Paragraph(sentence) for sentence in _sentences(account)])), "account", indented=False)
 
 
-_HEADER = ("rank", "wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
+def _bar(parts: Parts) -> Cell:
+    shown = "".join(
+        f'<span class="{part}" style="width:{parts.share(part) * 100:.2f}%"'
+        f' title="{part} {escape(span(getattr(parts, part)))}"></span>'
+        for part in PARTS
+    )
+    shares = ", ".join(f"{part} {percent(parts.share(part))}" for part in PARTS)
+    return Cell((Drawn(f'<div class="bar" role="img" aria-label="{escape(shares)}">{shown}</div>'),), role="b")
+
+
+_HEAD = ("wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
 
 
 def _shares(parts: Parts) -> list[str]:
@@ -143,7 +152,7 @@ def _shares(parts: Parts) -> list[str]:
 
 def _row(rank: RankAccount) -> tuple[str, ...]:
     used = percent(rank.utilisation) if rank.utilisation is not None else "-"
-    return (str(rank.rank), span(rank.wall_s), *_shares(rank.parts), span(rank.other_s), used, str(rank.steps))
+    return (span(rank.wall_s), *_shares(rank.parts), span(rank.other_s), used, str(rank.steps))
 
 
 def _shown(account: Account) -> tuple[list[RankAccount], int]:
@@ -178,43 +187,3 @@ def _of_straggler(straggler: Straggler, host_only: bool) -> str:
     if straggler.times:
         sentence += f"; it was last at {straggler.times} collective{'s' * (straggler.times > 1)}"
     return sentence + (f"; {straggler.because}" if straggler.because else "")
-
-
-# -- HTML
-
-
-def html(account: Account) -> str:
-    """A self-contained fragment: no script, nothing loaded from elsewhere; everything from a rank is escaped."""
-    return markup.standalone(body(account), "time account")
-
-
-def body(account: Account) -> str:
-    """The same for a page that has the style sheet."""
-    shown, left = _shown(account)
-    rows = "".join(_html_row(one) for one in shown)
-    if left:
-        rows += f'<tr><td colspan="{len(_HEADER) + 1}" class="b">{left} more ranks are not shown</td></tr>'
-    legend = "".join(
-        f'<i class="{part}" aria-hidden="true"></i><span title="{escape(_MEANING[part])}">{part}</span>'
-        for part in PARTS
-    )
-    heads = "".join(f"<th>{escape(name)}</th>" for name in _HEADER[1:])
-    bars = (
-        f'<table aria-label="time of each rank"><tr><th>rank</th><th class="b">{legend}</th>{heads}</tr>{rows}</table>'
-    )
-    sentences = "".join(f"<li>{markup.text(one)}</li>" for one in _sentences(account))
-    title = f'<div class="summary">{markup.text(headline(account))}</div>'
-    content = f"{title}{bars if shown else ''}{f'<ul>{sentences}</ul>' if sentences else ''}"
-    return f'<div class="account">{content}</div>'
-
-
-def _html_row(rank: RankAccount) -> str:
-    parts = "".join(
-        f'<span class="{part}" style="width:{rank.parts.share(part) * 100:.2f}%"'
-        f' title="{part} {escape(span(getattr(rank.parts, part)))}"></span>'
-        for part in PARTS
-    )
-    shares = ", ".join(f"{part} {percent(rank.parts.share(part))}" for part in PARTS)
-    cells = "".join(f"<td>{escape(cell)}</td>" for cell in _row(rank)[1:])
-    bar = f'<div class="bar" role="img" aria-label="{escape(shares)}">{parts}</div>'
-    return f'<tr><td>{rank.rank}</td><td class="b">{bar}</td>{cells}</tr>'

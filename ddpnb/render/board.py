@@ -10,9 +10,9 @@ from ddpnb.model.calls import NO_SITE, Call, runs
 from ddpnb.model.events.runs import Checkpoint
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Recording
-from ddpnb.render import markup
+from ddpnb.render import as_text, markup
+from ddpnb.render.document import Block, Cell, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
-from ddpnb.render.terminal import table
 from ddpnb.render.text import relative
 from ddpnb.texts import printable
 from ddpnb.views.board import Tile
@@ -21,6 +21,8 @@ _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
 _NAME = 40  # characters of a file's name
 _MOST_SPANS = 4096  # of the ranks of a tile, that a filter knows
+_ROWS = 64  # of a table
+_NAMES = 200  # characters of a list of ranks
 _LISTED = 16  # states in a sentence
 
 
@@ -230,31 +232,43 @@ def call(rank: int, one: Call | None) -> str:
     )
 
 
-def text(tiles: Sequence[Tile]) -> str:
-    """The board for a terminal."""
-    rows = [["ranks", "mesh", "state", "doing", "since", "step", "where", "passed last", "finding"]]
-    for one in tiles:
-        since = markup.span(one.since_s) if one.since_s is not None else ""
-        where = f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else ""
-        name = phrases.ranks(one.ranks).partition(" ")[2]
-        passed = _passed(one)[:60]
-        row = [
-            name,
+def table(tiles: Sequence[Tile]) -> list[Block]:
+    """The board as a table; of mesh and checkpoints there are columns only if they are known."""
+    if not tiles:
+        return [Paragraph("no ranks.")]
+    head = ["ranks", "mesh", "state", "doing", "since", "step", "where", "passed last", "finding"]
+    rows: list[list[Inline | Cell]] = []
+    for one in tiles[:_ROWS]:
+        look = look_of(one)
+        role = "error" if one.finding else "warning" if one.undecided else look.role
+        cells = [
+            phrases.ranks(one.ranks).partition(" ")[2][:_NAMES],
             one.coordinate,
-            look_of(one).words,
+            "",
             _doing(one, full=True)[:60],
-            since,
+            markup.span(one.since_s) if one.since_s is not None else "",
             str(one.steps or ""),
-            where,
-            passed,
+            f"{_end(relative(one.site.file))}:{one.site.line}" if one.site != NO_SITE else "",
+            _passed(one)[:60],
             _named(one),
         ]
-        rows.append([" ".join(cell.split()) for cell in row])
-    if not any(one.checkpoint for one in tiles):
-        rows = [[*row[:-2], row[-1]] for row in rows]
-    if not any(one.coordinate for one in tiles):
-        rows = [[row[0], *row[2:]] for row in rows]
-    return table(rows) if tiles else "no ranks."
+        row: list[Inline | Cell] = [" ".join(cell.split()) for cell in cells]
+        missing = f", {_for_whom(one).removeprefix('waits ')}" if one.missing else ""  # text has no room for it
+        row[3] = Cell((Drawn(markup.text(f"{_doing(one, full=True)}{missing}", 200), cells[3]),))
+        row[2] = Cell((Icon(look.icon), Span(look.words, strong=True)), role=f"wide {role}")
+        rows.append(row)
+    unknown = {
+        "mesh": not any(one.coordinate for one in tiles),
+        "passed last": not any(one.checkpoint for one in tiles),
+    }
+    kept = [number for number, name in enumerate(head) if not unknown.get(name)]
+    shown = Table("ranks", [head[n] for n in kept], [[row[n] for n in kept] for row in rows], "mono left")
+    return [shown, *([Paragraph(f"And {len(tiles) - _ROWS} more.", kind="faint")] if len(tiles) > _ROWS else [])]
+
+
+def text(tiles: Sequence[Tile]) -> str:
+    """The same for a terminal."""
+    return as_text.text(*table(tiles))
 
 
 def headline(tiles: Sequence[Tile]) -> str:

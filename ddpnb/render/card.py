@@ -1,21 +1,22 @@
-"""The diagnosis: a card per finding, as text and as HTML. Everything from a rank is escaped."""
+"""The diagnosis: a card per finding, as text, as HTML and as Markdown, which has no secrets, names of users and machines, and homes."""
 
 from __future__ import annotations
 
+import os
+import platform
 import sys
 from collections.abc import Callable, Sequence
-from html import escape
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis, Finding, Hint
-from ddpnb.render import markup
+from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.render import as_html, as_markdown, as_text
 from ddpnb.render import parting as partings
-from ddpnb.render.places import FileNames, evidence, file_names, places
-from ddpnb.render.terminal import Paragraph, output, wants_colour
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from ddpnb.render.document import Block, Drawn, Group, Icon, Items, Paragraph, Span, Title
+from ddpnb.render.identities import Identities
+from ddpnb.render.places import evidence, file_names, places
+from ddpnb.render.secrets import Secrets
+from ddpnb.render.terminal import wants_colour
 
 HEADLINES = {
     "ok": "ok: the script completed on all ranks",
@@ -24,55 +25,18 @@ HEADLINES = {
     "divergence": "divergence: completed, but the ranks diverged",
     "interrupted": "interrupted: the script was still running",
 }
-_ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}
 _CERTAINTY = {
     "proven": "",
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
 _SET_UP = "DDP1"  # codes of the environment and the start
-_FINDINGS = 16  # written out in full as text
+_FINDINGS = 16  # written out in full
 
 
 def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None, parted: bool = True) -> str:
-    """The whole diagnosis; ends without a newline. ``parted``: as for ``html``."""
-    new = partings.first_shown(diagnosis.findings) if parted else ()
-    parts: list[RenderableType] = [Paragraph((f"ddpnb: {outcome_line(diagnosis)}", f"bold {_role(diagnosis)}"))]
-    for number, finding in enumerate(diagnosis.findings[:_FINDINGS]):
-        parts += [Paragraph(), *paragraphs(finding, parted=number in new)]
-    if len(diagnosis.findings) > _FINDINGS:
-        parts += [Paragraph(), Paragraph(_more(diagnosis.findings[_FINDINGS:]))]
-    if diagnosis.notes:
-        parts += [Paragraph(), Paragraph(("What is not known:", "bold"))]
-        parts += [Paragraph(note, first="  - ", rest="    ") for note in diagnosis.notes]
-    return output(*parts, colour=colour, width=width)
-
-
-def paragraphs(finding: Finding, *, parted: bool = True) -> list[RenderableType]:
-    """The card of a finding, for ``terminal.output``: summary, where ranks part, evidence, lines, hint, certainty, fix.
-
-    ``parted``: with where its ranks part.
-    """
-    tag, named = (f"[{finding.code} {finding.name}]", finding.severity), file_names(finding)
-    parts: list[RenderableType] = [Paragraph((named(finding.summary), "bold"), tag=tag)]
-    if parted and finding.parting is not None:
-        parts += partings.paragraphs(partings.of_finding(finding, finding.parting), named=named)
-    parts += [Paragraph(named(one), first="  - ", rest="    ") for one in evidence(finding)]
-    if found := "; ".join(places(finding, lambda site: named(str(site)))):
-        parts.append(Paragraph(f"where: {found}", first="  ", rest="    "))
-    if finding.hint is not None:
-        parts.append(Paragraph(f"Possible cause: {named(str(finding.hint))}", first="  ", rest="    "))
-    if certainty := how_certain(finding):
-        parts.append(Paragraph(certainty, first="  ", rest="    "))
-    if finding.remedy:
-        parts.append(Paragraph(f"Fix: {named(finding.remedy)}", first="  ", rest="    "))
-    return parts
-
-
-def show(diagnosis: Diagnosis, stream: TextIO | None = None) -> None:
-    """Print the diagnosis, coloured if the stream is a terminal."""
-    out: TextIO = sys.stderr if stream is None else stream
-    print(text(diagnosis, colour=wants_colour(out)), file=out, flush=True)
+    """The whole diagnosis; ends without a newline. ``parted``: as for ``blocks``."""
+    return as_text.text(*blocks(diagnosis, parted=parted), colour=colour, width=width)
 
 
 def html(
@@ -82,7 +46,18 @@ def html(
     below: Callable[[int, Finding], str] = lambda *_: "",
     parted: bool = True,
 ) -> str:
-    """The diagnosis for a page that has the style sheet: see ``markup.standalone``.
+    """The diagnosis for a page that has the style sheet: see ``markup.standalone``, and ``blocks``."""
+    return as_html.html(*blocks(diagnosis, headline=headline, below=below, parted=parted))
+
+
+def blocks(
+    diagnosis: Diagnosis,
+    *,
+    headline: bool = True,
+    below: Callable[[int, Finding], str] = lambda *_: "",
+    parted: bool = True,
+) -> list[Block]:
+    """The outcome, a card for each of the first findings, and what is not known.
 
     Args:
         diagnosis: what is shown.
@@ -90,62 +65,73 @@ def html(
         below: gives what stands at the end of the card of a finding, as HTML; nothing where no program takes actions.
         parted: with where the ranks part; without it where that is shown beside the cards.
     """
-    head = ""
-    if headline:
-        role = _role(diagnosis)
-        head = f'<div class="{role}"><b>{markup.icon(_ICONS[role])} {markup.text(outcome_line(diagnosis))}</b></div>'
+    role = "ok" if diagnosis.outcome == "ok" else "error"
+    line = Span(outcome_line(diagnosis), role, strong=True)
     new = partings.first_shown(diagnosis.findings) if parted else ()
-    cards = [
-        finding_html(one, below(number, one), parted=number in new) for number, one in enumerate(diagnosis.findings)
-    ]
-    return head + "".join(cards) + _notes(diagnosis.notes)
+    head = Paragraph(Icon(as_html.ICONS[role], role), Drawn("", "ddpnb: "), line)
+    shown: list[Block] = [Group((head,)), Paragraph()] if headline else []
+    for number, finding in enumerate(diagnosis.findings[:_FINDINGS]):
+        shown += [document(finding, parted=number in new, below=below(number, finding)), Paragraph()]
+    if len(diagnosis.findings) > _FINDINGS:
+        shown += [Paragraph(_more(diagnosis.findings[_FINDINGS:])), Paragraph()]
+    return [*shown, *_notes(diagnosis)]
 
 
-def _notes(notes: Sequence[str]) -> str:
-    listed = "".join(f"<li>{markup.text(note)}</li>" for note in notes)
-    return f'<div class="faint">What is not known:<ul>{listed}</ul></div>' if notes else ""
+def _notes(diagnosis: Diagnosis) -> list[Block]:
+    title = Paragraph(Span("What is not known:", strong=True))
+    return [Group((title, Items(list(map(Paragraph, diagnosis.notes)))), "faint")] if diagnosis.notes else []
 
 
-def how_certain(finding: Finding) -> str:
-    """What is not proven of a finding, if anything."""
-    return "" if finding.withdrawn else _CERTAINTY[finding.certainty]
+def document(finding: Finding, *, parted: bool = True, below: str = "") -> Group:
+    """The card of a finding: summary, where ranks part, evidence, lines, hint, certainty, fix.
+
+    Args:
+        finding: that is shown.
+        parted: with where its ranks part.
+        below: what stands at its end in a page, as HTML.
+    """
+    said = file_names(finding)
+    shown: list[Block] = [Title(said(finding.summary), f"{finding.code} {finding.name}", finding.severity)]
+    if parted and finding.parting is not None:
+        shown.append(partings.document(partings.of_finding(finding, finding.parting), said=said))
+    shown.append(Items([Paragraph(*said(one)) for one in evidence(finding)]))
+    if found := "; ".join(places(finding)):
+        shown.append(Paragraph(*said(found), label="where"))
+    if finding.hint is not None:
+        shown.append(Paragraph(*said(str(finding.hint)), label="Possible cause"))
+    if certainty := "" if finding.withdrawn else _CERTAINTY[finding.certainty]:
+        shown.append(Paragraph(certainty))
+    if finding.remedy:
+        shown.append(Paragraph(Span("Fix:", strong=True), " ", *said(finding.remedy), kind="fix"))
+    return Group((*shown, Drawn(below)), f"card {finding.severity}", finding.code)
 
 
-def finding_html(finding: Finding, below: str = "", *, parted: bool = True) -> str:
-    """The card of a finding; ``below``: what stands at its end, as HTML; ``parted``: with where its ranks part."""
-    named = file_names(finding)
-    summary = _linked(finding.summary, finding, named)
-    shown = finding.parting if parted else None
-    parting = partings.html(partings.of_finding(finding, shown), named=named) if shown is not None else ""
-    listed = "".join(f"<li>{_linked(one, finding, named)}</li>" for one in evidence(finding))
-    found = "; ".join(places(finding, lambda site: markup.place(site, named.label(site))))
-    where = f"<div>Where: {found}</div>" if found else ""
-    hint = _hint(finding.hint, named)
-    certainty = f"<div>{how_certain(finding)}</div>" if how_certain(finding) else ""
-    fix = f'<div class="fix"><b>Fix:</b> {markup.sentence(finding.remedy)}</div>' if finding.remedy else ""
-    icon = f'<span class="{finding.severity}">{markup.icon(_ICONS[finding.severity])}</span>'
-    return (
-        f'<div class="card {finding.severity}" role="article" aria-label="{escape(finding.code)}">'
-        f'<div class="summary">{icon} {summary} '
-        f'<span class="mono faint">{escape(finding.code)} {escape(finding.name)}</span></div>'
-        f"{parting}<ul>{listed}</ul>{where}{hint}{certainty}{fix}{below}</div>"
-    )
+def finding_html(finding: Finding) -> str:
+    """The card of a finding, for a page that has the style sheet."""
+    return as_html.html(document(finding))
 
 
-def _linked(words: str, finding: Finding, named: FileNames) -> str:
-    """A sentence of a finding, with links where it names a line of a file in which the finding has a place."""
-    return markup.sentence(words, (site.file for _, site in finding.where), named.label)
+def show(diagnosis: Diagnosis, stream: TextIO | None = None) -> None:
+    """Print the diagnosis, coloured if the stream is a terminal."""
+    out: TextIO = sys.stderr if stream is None else stream
+    print(text(diagnosis, colour=wants_colour(out)), file=out, flush=True)
 
 
-def _hint(hint: Hint | None, named: FileNames) -> str:
-    if hint is None:
-        return ""
-    place = markup.place(hint.site, named.label(hint.site))
-    return f"<div>Possible cause: {place}: {markup.text(hint.reason)} (inferred from the source)</div>"
+def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None = None) -> str:
+    """The findings as Markdown, masked as the bundle of ``ddpnb doctor`` is.
 
-
-def _role(diagnosis: Diagnosis) -> str:
-    return "ok" if diagnosis.outcome == "ok" else "error"
+    Args:
+        diagnosis: of a run.
+        findings: those to report; None: all.
+    """
+    chosen = diagnosis.findings if findings is None else findings
+    new = partings.first_shown(chosen)
+    shown: list[Block] = [document(finding, parted=number in new) for number, finding in enumerate(chosen)]
+    shown += _notes(diagnosis)
+    head = f"**ddpnb: {diagnosis.outcome}** on {diagnosis.world_size} ranks"
+    users = [os.environ[name] for name in ("USER", "LOGNAME") if os.environ.get(name)]
+    identities = Identities([platform.node()], users, [os.path.expanduser("~")])
+    return identities.mask(Secrets(os.environ).mask("\n\n".join(filter(None, (head, as_markdown.markdown(*shown))))))
 
 
 def outcome_line(diagnosis: Diagnosis) -> str:

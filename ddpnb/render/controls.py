@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +24,10 @@ _OUTCOMES = {
     "ended": ("done", "faint", "ended"),
     "closed": ("gone", "faint", "closed"),
 }
+
+
+_RELEASE = "interrupt ranks that hang or wait; processes and variables are kept"
+_RESTART = "new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +89,6 @@ def head(content: Head) -> str:
     )
 
 
-def progress(busy: Sequence[str]) -> str:
-    """The actions in progress; empty if there are none."""
-    if not busy:
-        return ""
-    named = markup.text(", ".join(busy))
-    return f'<div class="row" style="margin-top:8px"><progress aria-label="working"></progress><span>{named} …</span></div>'
-
-
 def message(text: str, *, bad: bool = False) -> str:
     """The result of the last action, or an error; empty if there is none."""
     if not text:
@@ -102,33 +97,22 @@ def message(text: str, *, bad: bool = False) -> str:
 
 
 def _buttons(content: Head) -> str:
-    free = not content.busy
-    why = markup.button("why", "why", image="why", enabled=content.in_run, title="diagnose all ranks now", key="w")
-    hold = markup.button(
-        "hold", "hold", image="hold", enabled=free, title="stop every rank before its next collective", key="h"
+    free, held, in_run = not content.busy, content.held, content.in_run
+    rows = (
+        ("why", "why", "why", in_run, "diagnose all ranks now", "w"),
+        ("hold", "hold", "hold", free, "stop every rank before its next collective", "h"),
+        ("step 1", "step", "step", held, "let held ranks make one collective", "s"),
+        ("resume", "resume", "go", held, "let held ranks continue", "r"),
+        ("release", "release", "release", in_run, _RELEASE, "x"),
+        ("restart", "restart", "restart", free, _RESTART, ""),
     )
-    held = content.held
-    step = markup.button(
-        "step 1", "step", image="step", enabled=held, title="let held ranks make one collective", key="s"
+    return "".join(
+        markup.button(
+            label, action, image=image, enabled=enabled, main=action == "release" and in_run, title=title, key=key
+        )
+        for label, action, image, enabled, title, key in rows
+        if action != "restart" or content.can_begin
     )
-    resume = markup.button("resume", "resume", image="go", enabled=held, title="let held ranks continue", key="r")
-    release = markup.button(
-        "release",
-        "release",
-        image="release",
-        enabled=content.in_run,
-        main=content.in_run,
-        title="interrupt ranks that hang or wait; processes and variables are kept",
-        key="x",
-    )
-    restart = markup.button(
-        "restart",
-        "restart",
-        image="restart",
-        enabled=free,
-        title="new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click",
-    )
-    return "".join((why, hold, step, resume, release, restart if content.can_begin else ""))
 
 
 def launcher(
@@ -143,17 +127,12 @@ def launcher(
         busy: the progress of a launch, as text.
         said: why the last launch failed.
     """
-    form = (
-        '<form class="row" data-action="launch">'
-        + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], "4" if most >= 4 else str(most))
-        + markup.choice("backend", "backend", [("", "auto"), *((name, name) for name in backends)])
-        + markup.choice(
-            "fence",
-            "fence",
-            [("raise", "raise on a mismatch"), ("warn", "warn"), ("off", "off")],
-        )
-        + markup.button("launch", "launch", image="go", main=False, enabled=not busy)
-        + "</form>"
+    form = markup.form(
+        "launch",
+        markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], str(min(4, most))),
+        markup.choice("backend", "backend", [("", "auto"), *((name, name) for name in backends)]),
+        markup.choice("fence", "fence", [("raise", "raise on a mismatch"), ("warn", "warn"), ("off", "off")]),
+        markup.button("launch", "launch", image="go", enabled=not busy),
     )
     going = (
         f'<div class="row" style="margin-top:8px"><progress aria-label="launching"></progress><span role="status">{markup.text(busy)}</span>{markup.button("cancel", "cancel")}</div>'
@@ -206,23 +185,23 @@ def runs(
         going: a run is in progress.
         script_answer, pitfall_answer: to the actions of the two forms.
     """
-    listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
-    script = (
-        '<form class="row" data-action="run">'
-        f'<label>script<input aria-label="script" name="script" list="ddpnb-scripts" placeholder="train.py" size="24"></label><datalist id="ddpnb-scripts">{listed}</datalist>'
-        + markup.button("browse", "browse", image="folder", title="choose a script from a folder")
-        + markup.field("arguments", "arguments", hint="--steps 20", size=24)
-        + markup.button("run", "run", image="go", enabled=enabled)
-        + markup.button("end this run", "release", image="release", enabled=going)
-        + f"{answers.html(script_answer)}{chooser}</form>"
+    script = markup.form(
+        "run",
+        markup.offered("script", "script", scripts, hint="train.py", size=24),
+        markup.button("browse", "browse", image="folder", title="choose a script from a folder"),
+        markup.field("arguments", "arguments", hint="--steps 20", size=24),
+        markup.button("run", "run", image="go", enabled=enabled),
+        markup.button("end this run", "release", image="release", enabled=going),
+        answers.html(script_answer),
+        chooser,
     )
-    story = (
-        '<form class="row" data-action="pitfall">'
-        + markup.choice("or a pitfall", "name", pitfalls)
-        + markup.button("run broken", "pitfall", image="fault", enabled=enabled)
-        + markup.button("run fixed", "pitfall", image="heal", enabled=enabled, fixed="1")
-        + markup.button("read", "story", image="why")
-        + f"{answers.html(pitfall_answer)}</form>"
+    story = markup.form(
+        "pitfall",
+        markup.choice("or a pitfall", "name", pitfalls),
+        markup.button("run broken", "pitfall", image="fault", enabled=enabled),
+        markup.button("run fixed", "pitfall", image="heal", enabled=enabled, fixed="1"),
+        markup.button("read", "story", image="why"),
+        answers.html(pitfall_answer),
     )
     return script + story
 
@@ -236,36 +215,36 @@ def hold(
 ) -> str:
     """The forms for holds, steps and expressions, and the armed holds; ``answered``: the answers of the three."""
     to_hold, to_step, to_evaluate = answered
-    form = (
-        '<form class="row" data-action="hold at">'
-        + markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)])
-        + markup.number("number", "seq", least=1, hint="any")
-        + markup.field("line or function", "site", hint="train.py:91", size=14)
-        + markup.field("when", "when", hint="step == 5", size=14)
-        + '<label class="beside"><input type="checkbox" name="parted" value="1">where ranks part</label>'
-        + markup.rank_boxes(size)
-        + markup.button("hold there", "hold at", image="hold", enabled=enabled)
-        + f"{answers.html(to_hold)}</form>"
+    form = markup.form(
+        "hold at",
+        markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)]),
+        markup.number("number", "seq", least=1, hint="any"),
+        markup.field("line or function", "site", hint="train.py:91", size=14),
+        markup.field("when", "when", hint="step == 5", size=14),
+        '<label class="beside"><input type="checkbox" name="parted" value="1">where ranks part</label>',
+        markup.rank_boxes(size),
+        markup.button("hold there", "hold at", image="hold", enabled=enabled),
+        answers.html(to_hold),
     )
-    step = (
-        '<form class="row" data-action="step">'
-        + markup.number("calls", "n", 1, least=1)
-        + markup.rank_boxes(size)
-        + markup.button("step", "step", image="step", enabled=enabled)
-        + markup.button("resume", "resume", image="go", enabled=enabled)
-        + f"{answers.html(to_step)}</form>"
+    step = markup.form(
+        "step",
+        markup.number("calls", "n", 1, least=1),
+        markup.rank_boxes(size),
+        markup.button("step", "step", image="step", enabled=enabled),
+        markup.button("resume", "resume", image="go", enabled=enabled),
+        answers.html(to_step),
     )
-    look = (
-        '<form class="row" data-action="evaluate">'
-        + markup.field("expression, in each rank's current frame", "expression", hint="loss.item()", size=34)
-        + markup.button("evaluate", "evaluate", image="why", enabled=enabled)
-        + f"{answers.html(to_evaluate)}</form>"
+    look = markup.form(
+        "evaluate",
+        markup.field("expression, in each rank's current frame", "expression", hint="loss.item()", size=34),
+        markup.button("evaluate", "evaluate", image="why", enabled=enabled),
+        answers.html(to_evaluate),
     )
-    rows = "".join(
-        f"<li>{markup.text(hold, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}</li>"
+    rows = (
+        f"{markup.text(hold, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}"
         for number, hold in enumerate(armed)
     )
-    return form + step + look + (f'<ul aria-label="armed holds">{rows}</ul>' if rows else "")
+    return form + step + look + markup.items(rows, "armed holds")
 
 
 def picture(
@@ -277,7 +256,7 @@ def picture(
     answer: Answer = Answer(),  # noqa: B008  # frozen
 ) -> str:
     """A figure, with buttons to save it and to draw it ``again``, and their answer; ``drawn``: PNG."""
-    shown = f'<img alt="{markup.text(words)}" style="max-width:100%" src="data:image/png;base64,{b64encode(drawn).decode()}">'
+    shown = markup.picture(drawn, words)
     buttons = markup.button("draw again", "draw", image="restart") if again else ""
     buttons += markup.button("save PNG", "save PNG") + markup.button("save SVG", "save SVG") if save else ""
     return shown + (f'<div class="row">{buttons}{answers.html(answer)}</div>' if buttons else "")

@@ -48,13 +48,13 @@ def faults(
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
         f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div>{answers.html(answer)}</form>"
     )
-    rows = "".join(
-        f'<li>{markup.text(fault, 200)} <span class="faint">{markup.text(struck)}</span> {markup.button("heal", "heal", image="heal", number=number)}</li>'
+    rows = (
+        f'{markup.text(fault, 200)} <span class="faint">{markup.text(struck)}</span> '
+        + markup.button("heal", "heal", image="heal", number=number)
         for number, (fault, struck) in enumerate(armed)
     )
-    listed = (
-        f'<ul aria-label="armed faults">{rows}</ul>{markup.button("heal all", "heal", image="heal")}' if armed else ""
-    )
+    all_of_them = markup.button("heal all", "heal", image="heal") if armed else ""
+    listed = markup.items(rows, "armed faults") + all_of_them
     not_triggered = "".join(f'<p class="warning">Last run: {markup.text(one, 400)}</p>' for one in missed)
     return form + description + not_triggered + listed
 

@@ -49,6 +49,10 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str,
     )
 
 
+def _folded(title: str, inside: str) -> str:
+    return markup.folded(title, inside, key=title)
+
+
 def numbered(code: str, label: str) -> str:
     """Code with the numbers of its lines, which a selection leaves out."""
     lines = "\n".join(
@@ -66,7 +70,3 @@ def markdown(text: str) -> str:
     for element, ours in _ELEMENTS:
         html = html.replace(element, ours)
     return html
-
-
-def _folded(title: str, inside: str) -> str:
-    return f'<details data-key="{escape(title)}"><summary>{escape(title)}</summary>{inside}</details>'

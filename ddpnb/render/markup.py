@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from base64 import b64encode
+from collections.abc import Iterable
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -41,8 +42,6 @@ _NO_FILE = re.compile(r"^<")  # of a prompt, or of generated code
 _CELL = re.compile(r"cell\d+\.py$|In\[\d+\]$")
 _LINK = re.compile(r"<(/?)a\b([^>]*)>")  # only ours: texts are escaped
 _PATH = 1000  # characters of a working directory that may be left out
-_FILES = 32  # that sentences may name
-_CODE = re.compile(r"`([^`]+)`")
 _LONGEST = 200  # characters of a file's name
 _LINE = 300  # characters of a line of code
 
@@ -72,28 +71,6 @@ def text(value: object, longest: int = 0) -> str:
     if longest and len(shown) > longest:
         shown = shown[:longest] + "…"
     return escape(shown)
-
-
-def sentence(words: str, files: Iterable[str] = (), label: Callable[[Site], str] = lambda _: "") -> str:
-    """A sentence in which code stands between backticks, with links where it names a line of one of these files.
-
-    ``label``: the words of a link, as for ``place``.
-    """
-    known = sorted({file for file in files if len(file) <= _PATH}, key=len, reverse=True)[:_FILES]
-    if not known:
-        return _with_code(words)
-    named = re.compile(rf"(?<![\w./-])({'|'.join(map(re.escape, known))}):(\d{{1,9}})\b")
-    parts = named.split(words)  # a text, then a file, a line and a text, again and again
-    found = [_with_code(parts[0])]
-    for file, line, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
-        site = Site(file, int(line), "")
-        found += [place(site, label(site)), _with_code(rest)]
-    return "".join(found)
-
-
-def _with_code(words: str) -> str:
-    parts = _CODE.split(words)  # a text, then code and a text, again and again
-    return "".join(f"<code>{text(one)}</code>" if n % 2 else text(one) for n, one in enumerate(parts))
 
 
 def source_line(words: str) -> str:
@@ -145,6 +122,39 @@ def button(
         }
     )
     return f"<button{given}>{icon(image) if image else ''}{text(label)}</button>"
+
+
+def form(action: str, *parts: str, below: bool = False) -> str:
+    """A row of fields and buttons, which sends ``action``; ``below``: with a space above it."""
+    given = {"class": "row", "data-action": action, "style": "margin-top:8px" if below else None}
+    return f"<form{attributes(dict(given))}>{''.join(parts)}</form>"
+
+
+def items(rows: Iterable[str], label: str) -> str:
+    """A list of HTML; nothing if it is empty."""
+    inside = "".join(f"<li>{row}</li>" for row in rows)
+    return f"<ul{attributes({'aria-label': label})}>{inside}</ul>" if inside else ""
+
+
+def offered(label: str, name: str, values: Iterable[str], *, hint: str, size: int) -> str:
+    """A labelled field for text that offers these values."""
+    offers = "".join(f"<option{attributes({'value': value})}></option>" for value in values)
+    given = {"aria-label": label, "name": name, "list": f"ddpnb-{name}s", "placeholder": hint, "size": size}
+    return (
+        f'<label>{text(label)}<input{attributes(dict(given))}></label><datalist id="ddpnb-{name}s">{offers}</datalist>'
+    )
+
+
+def picture(drawn: bytes, words: str) -> str:
+    """A PNG, that is part of the page."""
+    source = f"data:image/png;base64,{b64encode(drawn).decode()}"
+    return f'<img alt="{text(words)}" style="max-width:100%" src="{source}">'
+
+
+def folded(title: str, inside: str, *, opened: bool = False, key: str = "") -> str:
+    """What unfolds; ``key``: it stays as it is when the page changes."""
+    given = attributes({"data-key": key or None, "open": opened})
+    return f"<details{given}><summary>{text(title, _LONGEST)}</summary>{inside}</details>"
 
 
 def field(label: str, name: str, value: object = "", *, size: int = 10, hint: str = "") -> str:

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ddpnb.model.findings import Finding
-from ddpnb.render import card, markup
+from ddpnb.render import as_text, card, markup
 from ddpnb.render.terminal import Paragraph, columns, output
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, Page
@@ -29,7 +29,7 @@ def text(
     width: int | None = None,
 ) -> str:
     """Explained errors, a note, pages and a last line, without a newline at the end."""
-    parts: list[Sequence[RenderableType]] = [card.paragraphs(finding) for finding in findings]
+    parts: list[Sequence[RenderableType]] = [list(as_text.parts([card.document(one)])) for one in findings]
     parts += [[Paragraph(note)]] if note else []
     for page in pages:
         parts += [[Paragraph("-" * columns(width))]] if parts else []

@@ -61,7 +61,14 @@ def _variables(shade: int) -> str:
     )
 
 
-STYLES = {"error": "red", "warning": "yellow", "note": "blue", "ok": "green"}  # in a terminal
+STYLES = {
+    "error": "red",
+    "warning": "yellow",
+    "note": "blue",
+    "ok": "green",
+    "faint": "dim",
+    "mono": "",
+}  # in a terminal
 
 # One colour per rank prefix in a terminal; past these, position and number tell ranks apart.
 RANK_ANSI = ("36", "35", "33", "32", "34", "96", "95", "93")

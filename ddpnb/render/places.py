@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
+from ddpnb.model.parting import Parting
+from ddpnb.render.document import Code, Inline, Place
 from ddpnb.render.text import relative
 
 _PLACES = 8
 _FILES = 64
 _PATH = 1000  # characters of a name that is looked for in sentences
 _FOLDER = re.compile(r"[^<>:\"'`]*/[^<>:\"'`/]+")  # a file in a folder, as files are usually named
+_CODE = re.compile(r"`([^`]+)`")
 _NAMED = re.compile(r"(?<![\w./-])/[^\s:'\"()]{1,1000}\.py(?=:\d)")
 _PARTS, _LEFT, _WENT = ("parts at", "part at"), ("left at", "left at"), ("went to", "went to")
 _WAITS, _CALLED, _BLOCKED = ("waits at", "wait at"), ("called at", "called at"), ("is blocked at", "are blocked at")
@@ -34,27 +37,30 @@ class FileNames:
         known = dict.fromkeys(files)
         for words in sentences:
             known.update(dict.fromkeys(_NAMED.findall(words)))
-        shown = {file: relative(file) for file in list(known)[:_FILES] if len(file) <= _PATH}
-        shown = {file: name for file, name in shown.items() if _FOLDER.fullmatch(name)}
-        self._short = {file: _short(name, shown.values()) for file, name in shown.items()}
+        shown = {file: relative(file) for file in list(known)[:_FILES] if file and len(file) <= _PATH}
+        named = {file: name for file, name in shown.items() if _FOLDER.fullmatch(name)}
+        self._short = {file: _short(name, named.values()) for file, name in named.items()}
         self._said: set[str] = set()
-        longest = sorted(self._short, key=len, reverse=True)
-        self._named = re.compile(rf"(?<![\w./-])(?:{'|'.join(map(re.escape, longest))})(?=:\d)") if longest else None
+        longest = "|".join(map(re.escape, sorted(shown, key=len, reverse=True)))
+        self._named = re.compile(rf"(?<![\w./-])({longest}):(\d{{1,9}})\b") if longest else None
 
-    def __call__(self, words: str) -> str:
-        """A sentence in which a file that was named before has its short name."""
-        return words if self._named is None else self._named.sub(lambda found: self._name(found[0]), words)
+    def __call__(self, words: str) -> tuple[Inline, ...]:
+        """A sentence with the places that it names, and with what stands between backticks as code."""
+        rest, *places = self._named.split(words) if self._named is not None else (words,)
+        found = _with_code(rest)
+        for file, line, after in zip(places[::3], places[1::3], places[2::3], strict=True):
+            found += [self._place(Site(file, int(line), "")), *_with_code(after)]
+        return tuple(found)
 
-    def label(self, site: Site) -> str:
-        """The words of a link to a place; empty for the file in full."""
+    def _place(self, site: Site) -> Place:
         said = site.file in self._said
         self._said.add(site.file)
-        return f"{self._short[site.file]}:{site.line}" if said and site.file in self._short else ""
+        return Place(site, f"{self._short[site.file]}:{site.line}" if said and site.file in self._short else "")
 
-    def _name(self, file: str) -> str:
-        said = file in self._said
-        self._said.add(file)
-        return self._short[file] if said else file
+
+def _with_code(words: str) -> list[Inline]:
+    parts = _CODE.split(words)  # a text, then code and a text, again and again
+    return [Code(one) if number % 2 else one for number, one in enumerate(parts) if one]
 
 
 def _short(name: str, others: Iterable[str]) -> str:
@@ -70,13 +76,16 @@ def _short(name: str, others: Iterable[str]) -> str:
 def file_names(finding: Finding) -> FileNames:
     """For the card of a finding."""
     files = [site.file for _, site in finding.where]
-    parting = finding.parting
-    if parting is not None:
-        files += [parting.site.file, *(site.file for site in parting.callers), *(way.to.file for way in parting.ways)]
-        files += [one.site.file for one in parting.harmless]
+    files += files_of(finding.parting) if finding.parting is not None else ()
     if finding.hint is not None:
         files.append(finding.hint.file)
     return FileNames(files, (finding.summary, *finding.evidence, finding.remedy))
+
+
+def files_of(parting: Parting) -> list[str]:
+    """Files in which a parting has places."""
+    sites = (parting.site, *parting.callers, *(way.to for way in parting.ways), *(one.site for one in parting.harmless))
+    return [site.file for site in sites]
 
 
 def evidence(finding: Finding) -> tuple[str, ...]:
@@ -85,13 +94,8 @@ def evidence(finding: Finding) -> tuple[str, ...]:
     return (*phrases.observed(finding), *(text for text in open_question if text in finding.evidence))
 
 
-def places(finding: Finding, shown: Callable[[Site], str]) -> list[str]:
-    """What each rank did where: ``ranks 0, 1 part at train.py:30``, ``rank 1 left at train.py:31 and was last at train.py:27``.
-
-    Args:
-        finding: with its places.
-        shown: a place in words.
-    """
+def places(finding: Finding) -> list[str]:
+    """What each rank did where: ``ranks 0, 1 part at train.py:30``, ``rank 1 left at train.py:31 and was last at train.py:27``."""
     told = dict.fromkeys((rank, _line(site)) for rank, site in finding.where)  # functions may differ
     alone = _alone(finding)
     by_role: dict[tuple[Site, _Role | None], list[int]] = {}
@@ -100,14 +104,14 @@ def places(finding: Finding, shown: Callable[[Site], str]) -> list[str]:
     by_ranks: dict[tuple[int, ...], list[tuple[Site, _Role | None]]] = {}
     for place, ranks in list(by_role.items())[:_PLACES]:
         by_ranks.setdefault(tuple(ranks), []).append(place)
-    found = [_said(ranks, at, shown) for ranks, at in by_ranks.items()]
+    found = [_said(ranks, at) for ranks, at in by_ranks.items()]
     return [*found, *([f"and {len(by_role) - _PLACES} more places"] if len(by_role) > _PLACES else [])]
 
 
-def _said(ranks: Sequence[int], at: Sequence[tuple[Site, _Role | None]], shown: Callable[[Site], str]) -> str:
+def _said(ranks: Sequence[int], at: Sequence[tuple[Site, _Role | None]]) -> str:
     """The places of these ranks as one sentence, those without a role first."""
-    plain = ", ".join(shown(site) for site, role in at if role is None)
-    acts = [f"{role[len(set(ranks)) > 1]} {shown(site)}" for site, role in at if role is not None]
+    plain = ", ".join(str(site) for site, role in at if role is None)
+    acts = [f"{role[len(set(ranks)) > 1]} {site}" for site, role in at if role is not None]
     who = phrases.listed(ranks)
     if not acts:
         return f"{who}: {plain}"

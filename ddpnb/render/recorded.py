@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ddpnb.reenactment.agreement import Agreement
 from ddpnb.reenactment.plan import Plan
-from ddpnb.render import controls, markup, reenactment
+from ddpnb.render import answers, controls, markup, reenactment
+from ddpnb.render.answers import Answer
 
 
 def head(
@@ -30,19 +31,19 @@ def head(
     free = not busy
     end = markup.button("end the live ranks", "end", image="gone", enabled=free) if live else ""
     again = "re-enact again" if live else "re-enact"
-    form = (
-        '<form class="row" data-action="export" style="margin-top:8px">'
-        + markup.button(again, "reenact", image="go", enabled=free, title="make the same calls on live ranks, here")
-        + end
-        + '<span class="space"></span>'
-        + markup.button("save", "save", enabled=free, title="write all that is known to a file, for ddpnb.load()")
-        + markup.field("script", "script", script, size=16)
-        + markup.button(
+    form = markup.form(
+        "export",
+        markup.button(again, "reenact", image="go", enabled=free, title="make the same calls on live ranks, here"),
+        end,
+        '<span class="space"></span>',
+        markup.button("save", "save", enabled=free, title="write all that is known to a file, for ddpnb.load()"),
+        markup.field("script", "script", script, size=16),
+        markup.button(
             "export", "export", enabled=free, title="write a script of plain torch that hangs in the same way"
-        )
-        + "</form>"
+        ),
+        below=True,
     )
-    return title + (form if actions else "") + controls.progress(busy) + controls.message(said, bad=bad)
+    return title + (form if actions else "") + (answers.html(Answer(tuple(busy), said, bad)) if busy or said else "")
 
 
 def result(plan: Plan, agreement: Agreement | None, script: str) -> str:
@@ -55,10 +56,9 @@ def result(plan: Plan, agreement: Agreement | None, script: str) -> str:
     """
     image, role = ("compute", "note") if agreement is None else ("done", "ok") if agreement.same else ("why", "warning")
     text = markup.text(reenactment.headline(plan, agreement))
-    listed = "".join(f"<li>{markup.text(note)}</li>" for note in reenactment.notes(plan, agreement))
+    shown = f'<pre tabindex="0" aria-label="script">{markup.text(script)}</pre>'
     return (
         f'<h3>Re-enactment</h3><div class="{role}" role="status">{markup.icon(image)} <b>{text}</b></div>'
-        + (f'<ul aria-label="notes">{listed}</ul>' if listed else "")
-        + "<details><summary>The script that the live ranks run</summary>"
-        + f'<pre tabindex="0" aria-label="script">{markup.text(script)}</pre></details>'
+        + markup.items(map(markup.text, reenactment.notes(plan, agreement)), "notes")
+        + markup.folded("The script that the live ranks run", shown)
     )

@@ -69,6 +69,6 @@ def save_perfetto(recording: Recording, path: str | os.PathLike[str]) -> None:
 
 def save_html(recording: Recording, path: str | os.PathLike[str], diagnosis: Diagnosis | None = None) -> None:
     """A page: see ``Recording.to_html``."""
-    from ddpnb.render.page import page
+    from ddpnb.render.still import page
 
     write_whole(path, page(recording, diagnosis if diagnosis is not None else diagnose(recording)))

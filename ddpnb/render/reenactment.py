@@ -1,13 +1,12 @@
-"""What a re-enactment gave, as text and as HTML: whether it is the finding of the recording, and which ranks stand for which."""
+"""What a re-enactment gave: whether it is the finding of the recording, and which ranks stand for which."""
 
 from __future__ import annotations
 
 from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis
 from ddpnb.reenactment.agreement import Agreement
 from ddpnb.reenactment.plan import Plan
-from ddpnb.render import card, markup
-from ddpnb.render.terminal import Paragraph, output
+from ddpnb.render import as_text
+from ddpnb.render.document import Group, Items, Paragraph, Span
 
 _SHOWN = 8
 
@@ -44,21 +43,13 @@ def notes(plan: Plan, agreement: Agreement | None) -> list[str]:
     return found + [f"Not re-enacted: {text}" for text in plan.left_out[:_SHOWN]]
 
 
-def summary(plan: Plan, agreement: Agreement | None, *, colour: bool = False) -> str:
+def document(plan: Plan, agreement: Agreement | None) -> Group:
     """The result without the card of the live ranks."""
     role = "ok" if agreement is not None and agreement.same else "error"
-    parts = [Paragraph((f"ddpnb: {headline(plan, agreement)}", f"bold {role}"))]
-    parts += [Paragraph(note, first="  - ", rest="    ") for note in notes(plan, agreement)]
-    return output(*parts, colour=colour)
+    said = Items([Paragraph(note) for note in notes(plan, agreement)])
+    return Group((Paragraph(Span(f"ddpnb: {headline(plan, agreement)}", role, strong=True)), said))
 
 
-def text(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis) -> str:
-    """The result, and the card of the live ranks."""
-    return f"{summary(plan, agreement)}\n\n{card.text(diagnosis)}"
-
-
-def html(plan: Plan, agreement: Agreement | None, diagnosis: Diagnosis) -> str:
-    """The same for a notebook, with its style sheet."""
-    listed = "".join(f"<li>{markup.text(note)}</li>" for note in notes(plan, agreement))
-    body = f"<div><b>{markup.text(headline(plan, agreement))}</b></div><ul>{listed}</ul>{card.html(diagnosis)}"
-    return markup.standalone(body, "re-enactment")
+def summary(plan: Plan, agreement: Agreement | None, *, colour: bool = False) -> str:
+    """The same as text."""
+    return as_text.text(document(plan, agreement), colour=colour)

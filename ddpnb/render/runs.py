@@ -1,4 +1,4 @@
-"""The last runs of a world as a table, and two of them side by side: as HTML and as text."""
+"""The last runs of a world as a table, and two of them side by side."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import answers, controls, markup
 from ddpnb.render.answers import Answer
-from ddpnb.render.terminal import table
-from ddpnb.texts import printable
+from ddpnb.render.document import Table
 from ddpnb.timing.account import account
 from ddpnb.views.run_differences import Difference
 
@@ -52,12 +51,11 @@ def history(
     now = markup.button("show the ranks now", "show run", enabled=shown is not None, number="")
     options = [(str(row.number), f"{row.number}: {row.what[:40]}") for row in rows if row.seconds is not None]
     first, second = compared or tuple(int(number) for number, _ in (options[-2:] + options[-1:])[:2]) or (0, 0)
-    form = (
-        '<form class="row" data-action="compare runs">'
-        + markup.choice("compare", "first", options, str(first))
-        + markup.choice("with", "second", options, str(second))
-        + markup.button("compare", "compare runs", image="why", enabled=len(options) > 1)
-        + "</form>"
+    form = markup.form(
+        "compare runs",
+        markup.choice("compare", "first", options, str(first)),
+        markup.choice("with", "second", options, str(second)),
+        markup.button("compare", "compare runs", image="why", enabled=len(options) > 1),
     )
     return f'{listed}<div class="row" style="margin-top:6px">{now}</div>{form}{answers.html(answer)}'
 
@@ -83,25 +81,10 @@ def comparison(
     diagnoses: tuple[Diagnosis, Diagnosis],
     recordings: tuple[Recording, Recording],
     differences: Sequence[Difference],
-) -> str:
+) -> Table:
     """Two runs side by side: a column each."""
-    rows = "".join(
-        f'<tr><th scope="row">{markup.text(name)}</th>'
-        + "".join(f"<td{' class=differs' * 0}>{markup.text(cell, 400)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in _rows(diagnoses, recordings, differences)
-    )
-    return markup.table("two runs side by side", ("", *labels), [rows], kind="")
-
-
-def comparison_text(
-    labels: tuple[str, str],
-    diagnoses: tuple[Diagnosis, Diagnosis],
-    recordings: tuple[Recording, Recording],
-    differences: Sequence[Difference],
-) -> str:
-    """The same for a terminal."""
-    return printable(table([["", *labels], *(list(row) for row in _rows(diagnoses, recordings, differences))]))
+    rows = _rows(diagnoses, recordings, differences)
+    return Table("two runs side by side", ("", *labels), rows, kind="", widest=400)
 
 
 def _rows(

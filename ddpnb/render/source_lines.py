@@ -224,10 +224,9 @@ def _form(view: SourceView, *, whole: bool) -> str:
         if number < FILES or file == view.file
     ]
     windows = [(str(window), title) for window, title in view.windows]
-    return (
-        '<form class="row" data-action="lines">'
-        + markup.choice("file", "file", files, str(view.files.index(view.file)), change="lines")
-        + markup.choice("part of the run", "window", windows, str(view.window), change="lines")
-        + markup.button("only lines that matter" if whole else "all lines", "fewer" if whole else "more")
-        + "</form>"
+    return markup.form(
+        "lines",
+        markup.choice("file", "file", files, str(view.files.index(view.file)), change="lines"),
+        markup.choice("part of the run", "window", windows, str(view.window), change="lines"),
+        markup.button("only lines that matter" if whole else "all lines", "fewer" if whole else "more"),
     )

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ddpnb.model import phrases
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
 from ddpnb.render import markup
 from ddpnb.render.text import relative
 from ddpnb.texts import printable
-from ddpnb.views.merged_stacks import Branch
+from ddpnb.views.merged_stacks import Branch, merge
 
 _LONGEST = 200  # characters of a file's name
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
+
+
+def of(recording: Recording, diagnosis: Diagnosis | None) -> str:
+    """The tree of a recording, with the ranks that its diagnosis blames."""
+    errors = diagnosis.errors if diagnosis is not None else ()
+    culprits = {rank for finding in errors for rank in finding.culprits}
+    sides = [side for finding in errors if not finding.culprits for side in finding.sides]
+    return stacks(merge(recording), culprits, sides)
 
 
 def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collection[Collection[int]] = ()) -> str:

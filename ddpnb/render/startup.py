@@ -1,14 +1,13 @@
-"""Start-up step by step, a row per step, a column per rank: as text, as a table, and with buttons to continue."""
+"""Start-up step by step, a row per step, a column per rank: as a document, and with buttons to continue."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from ddpnb.model.startup import STEPS, StartupState, StepState
-from ddpnb.render import answers, markup, status, terminal
+from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
-from ddpnb.texts import printable
+from ddpnb.render.document import Block, Paragraph, Table
 from ddpnb.views import startup_waits
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
@@ -19,21 +18,12 @@ _FACTS = 12
 _SYMBOLS = {"waiting": "·", "running": "… running", "done": "✓", "failed": "✗ failed"}
 
 
-def text(state: StartupState) -> str:
-    """The table and what the ranks do, as plain text."""
-    return "\n".join([terminal.table(_rows(state)), "", *map(printable, startup_waits.notes(state))])
-
-
-def table(state: StartupState) -> str:
-    """The same as HTML."""
-    notes = "".join(f"<p>{escape(printable(note))}</p>" for note in startup_waits.notes(state))
-    return status.table(_rows(state), "start-up of the ranks") + notes
-
-
-def _rows(state: StartupState) -> list[list[str]]:
+def document(state: StartupState) -> list[Block]:
+    """The table, and what the ranks do."""
     ranks = range(state.world_size)
-    head = ["step", *(f"rank {rank}" for rank in ranks)]
-    return [head, *([step, *(_took(state.at(rank, step)) for rank in ranks)] for step in STEPS)]
+    rows = [(step, *(_took(state.at(rank, step)) for rank in ranks)) for step in STEPS]
+    table = Table("start-up of the ranks", ("step", *(f"rank {rank}" for rank in ranks)), rows)
+    return [table, Paragraph(), *map(Paragraph, startup_waits.notes(state))]
 
 
 def _took(step: StepState) -> str:
@@ -100,22 +90,17 @@ def _words(state: StartupState, rank: int, here: StepState) -> str:
 def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> str:
     behind = state.stopped_at
     what = f"next step: {behind}" if behind is not None else "all steps are done"
-    return (
-        '<form class="row" data-action="step these" style="margin-top:8px">'
-        + markup.button(
-            f"step all{f' ({behind})' if behind else ''}",
-            "step all",
-            image="step",
-            enabled=enabled and not busy and behind is not None,
-            title=what,
-        )
-        + markup.button("step these ranks", "step these", enabled=enabled and behind is not None)
-        + markup.rank_boxes(size, legend="ranks")
-        + markup.button(
-            "run to the end", "run to the end", image="go", enabled=enabled and not busy and behind is not None
-        )
-        + markup.button("start over", "begin", image="restart", enabled=enabled and not busy)
-        + "</form>"
+    steps = enabled and behind is not None
+    again = enabled and not busy
+    title = f"step all{f' ({behind})' if behind else ''}"
+    return markup.form(
+        "step these",
+        markup.button(title, "step all", image="step", enabled=steps and not busy, title=what),
+        markup.button("step these ranks", "step these", enabled=steps),
+        markup.rank_boxes(size, legend="ranks"),
+        markup.button("run to the end", "run to the end", image="go", enabled=steps and not busy),
+        markup.button("start over", "begin", image="restart", enabled=again),
+        below=True,
     )
 
 
@@ -126,9 +111,7 @@ def _facts(state: StartupState, ranks: Sequence[int]) -> str:
         facts_of = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
         if facts_of:
             parts.append(_table(step, facts_of))
-    return (
-        f'<details data-key="facts"><summary>details of the steps</summary>{"".join(parts)}</details>' if parts else ""
-    )
+    return markup.folded("details of the steps", "".join(parts), key="facts") if parts else ""
 
 
 def _table(step: str, facts_of: Mapping[int, Mapping[str, object]]) -> str:

@@ -7,11 +7,9 @@ from typing import Protocol
 
 from ddpnb.model import phrases
 from ddpnb.model.split import by_value
-from ddpnb.model.tensors import MAX_NAME, TensorFacts, ValueDifference
+from ddpnb.model.tensors import TensorFacts, ValueDifference
 from ddpnb.render import markup
-from ddpnb.render.terminal import table
-from ddpnb.render.text import one_line
-from ddpnb.texts import printable
+from ddpnb.render.document import Block, Cell, Drawn, Icon, Paragraph, Span, Table
 
 _RANKS = 32  # rows
 _WIDE, _HIGH = 96, 22  # of a histogram
@@ -50,40 +48,28 @@ def form(names: Sequence[str], *, enabled: bool, reads: bool = False) -> str:
         enabled: there are ranks.
         reads: one is being read.
     """
-    listed = "".join(f"<option{markup.attributes({'value': name})}></option>" for name in names)
-    busy = '<progress aria-label="reading"></progress>' if reads else ""
-    return (
-        '<form class="row" data-action="tensor">'
-        '<label>tensor<input aria-label="tensor" name="name" list="ddpnb-tensors" placeholder="model.fc.weight" size="34">'
-        f'</label><datalist id="ddpnb-tensors">{listed}</datalist>'
-        + markup.number("in frame", "frame", least=0, hint="0")
-        + markup.button("read", "tensor", image="why", enabled=enabled and not reads)
-        + f"{busy}</form>"
+    return markup.form(
+        "tensor",
+        markup.offered("tensor", "name", names, hint="model.fc.weight", size=34),
+        markup.number("in frame", "frame", least=0, hint="0"),
+        markup.button("read", "tensor", image="why", enabled=enabled and not reads),
+        '<progress aria-label="reading"></progress>' if reads else "",
     )
 
 
-def text(found: Shown) -> str:
-    """A table, and sentences below it."""
-    rows = [list(_HEAD)]
-    rows += [[str(rank), *_numbers(found.ranks[rank]), _blocks(found.ranks[rank].counts)] for rank in _shown(found)]
-    parts = [f"{one_line(found.name)}: {kind(found)}", table(rows), *_below(found)]
-    return printable("\n".join(part for part in parts if part))
-
-
-def page(found: Shown) -> str:
-    """The same for a notebook, with the style sheet."""
-    return markup.standalone(html(found), f"tensor {found.name[:MAX_NAME]} on each rank")
-
-
-def html(found: Shown) -> str:
-    """The table, for a page that has the style sheet; ranks that differ from the most are marked."""
+def document(found: Shown) -> list[Block]:
+    """What differs, a row for each rank, and sentences; ranks that differ from the most are marked."""
     side_of = {rank: number for number, side in enumerate(found.sides) for rank in side}
-    rows = "".join(_row(rank, found.ranks[rank], side_of.get(rank, 0), found) for rank in _shown(found))
-    head = f"<p><code>{markup.text(found.name, 120)}</code>: {markup.text(kind(found), 400)}</p>"
+    highest = max((max(one.counts, default=0) for one in found.ranks.values()), default=0)
+    rows = [_row(rank, found.ranks[rank], side_of.get(rank, 0), highest) for rank in _shown(found)]
     role, image = ("ok", "done") if len(found.sides) == 1 else ("error", "warning")
-    says = f'<p class="{role}">{markup.icon(image)} {markup.text(_verdict(found))}</p>' if len(found.ranks) > 1 else ""
-    below = "".join(f'<p class="{role}">{markup.text(words, 600)}</p>' for role, words in _sentences(found))
-    return head + says + markup.table(f"{found.name[:80]} on each rank", _HEAD, [rows], kind="mono tensor") + below
+    verdict = [Paragraph(Icon(image), _verdict(found), kind=role)] if len(found.ranks) > 1 else []
+    return [
+        Paragraph(Span(found.name[:120], "mono"), f": {kind(found)}"[:400]),
+        *verdict,
+        Table(f"{found.name[:80]} on each rank", _HEAD, rows, "mono tensor"),
+        *(Paragraph(words[:600], kind=role) for role, words in _sentences(found)),
+    ]
 
 
 def kind(found: Shown) -> str:
@@ -107,11 +93,6 @@ def _verdict(found: Shown) -> str:
     if len(found.sides) == 1:
         return f"equal on {ranks}, byte for byte."
     return f"differs: {' | '.join(phrases.ranks(side) for side in found.sides[:8])}{' | …' if len(found.sides) > 8 else ''}."
-
-
-def _below(found: Shown) -> list[str]:
-    verdict = [_verdict(found)] if len(found.ranks) > 1 else []
-    return [*verdict, *(words for _, words in _sentences(found))]
 
 
 def _sentences(found: Shown) -> list[tuple[str, str]]:
@@ -159,14 +140,14 @@ def _short(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _row(rank: int, one: TensorFacts, side: int, found: Shown) -> str:
-    mark = f'<span class="unseen">side {chr(65 + side % 26)}: </span>≠ ' if side else ""
-    cells = "".join(
-        f"<td{' class=differs' if bad else ''}>{words}</td>"
-        for words, bad in zip(_numbers(one), (False,) * 4 + (one.nans > 0, one.infs > 0, False), strict=True)
-    )
-    bars = histogram(one.counts, max((max(o.counts, default=0) for o in found.ranks.values()), default=0))
-    return f'<tr><th scope="row"{" class=differs" if side else ""}>{mark}{rank}</th>{cells}<td>{bars}</td></tr>'
+def _row(rank: int, one: TensorFacts, side: int, highest: int) -> list[Cell]:
+    wrong = {"NaN": one.nans > 0, "Inf": one.infs > 0}
+    numbers = [Cell((words,), wrong.get(head, False)) for head, words in zip(_HEAD[1:-1], _numbers(one), strict=True)]
+    return [
+        Cell((str(rank),), bool(side)),
+        *numbers,
+        Cell((Drawn(histogram(one.counts, highest), _blocks(one.counts)),)),
+    ]
 
 
 def histogram(counts: Sequence[int], highest: int) -> str:

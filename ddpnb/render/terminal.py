@@ -79,6 +79,19 @@ class Line:
         yield text
 
 
+class Preformatted:
+    """Lines for ``output`` that are as they are, each after ``indent``."""
+
+    def __init__(self, lines: str, indent: str = "") -> None:
+        self._lines, self._indent = lines, indent
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in self._lines.split("\n"):
+            text = _text(f"{self._indent}{line}")
+            text.no_wrap = True
+            yield text
+
+
 def _text(*pieces: Piece) -> Text:
     """The pieces as a text that is cut nowhere."""
     from rich.text import Text

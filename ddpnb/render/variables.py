@@ -1,4 +1,4 @@
-"""One frame of all ranks side by side, as HTML and text: variables that differ are marked, counted and listed first."""
+"""One frame of all ranks side by side: variables that differ are marked, counted and listed first."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from collections.abc import Iterator, Mapping
 
 from ddpnb.model import phrases
 from ddpnb.render import markup
-from ddpnb.render.terminal import table
-from ddpnb.render.text import one_line
-from ddpnb.views.frame_variables import Row, SideBySide
+from ddpnb.render.document import Block, Cell, Drawn, Paragraph, Place, Table
+from ddpnb.views.frame_variables import SideBySide
 
 NOTHING = (
     "No rank is running your code: while ranks run, hang or are held, the variables of their functions are shown here."
 )
-_ROWS = 24  # of a function, and of what is inside a variable
-_TEXT_ROWS = 40
+_ROWS = 40  # of a function, and of what is inside a variable
 _RANKS = 16
-_WIDEST = 80
+_WIDEST = 60  # characters of a name or a value
 _CLASS = re.compile(r"<(?:\w{1,80}\.){1,12}(\w{1,80})>")
-_DIFFERS = '<span class="unseen">differs: </span>≠ '
-_WIDEST_TEXT = 60  # in a column of text
 _DEPTH = 8
 
 
-def variables(frames: SideBySide | None, inside: Mapping[str, SideBySide] | None = None, *, opens: bool = False) -> str:
+def document(
+    frames: SideBySide | None, inside: Mapping[str, SideBySide] | None = None, *, opens: bool = False
+) -> list[Block]:
     """The table, and the positions of ranks outside this function.
 
     Args:
@@ -34,17 +32,19 @@ def variables(frames: SideBySide | None, inside: Mapping[str, SideBySide] | None
         opens: whether objects can be opened: buttons with the action ``open`` and a ``path``.
     """
     if frames is None:
-        return f'<p class="faint">{NOTHING}</p>'
+        return [Paragraph(NOTHING, kind="faint")]
     ranks = list(frames.sites)
     shown = _columns(frames, ranks)
     rows = [] if frames.path else [_lines(frames, shown)]
     rows += _rows(frames, shown, inside or {}, opens=opens)
     notes = [f"rank {rank}: {where}" for rank, where in list(frames.absent.items())[:8]]
     notes += [f"{len(shown)} of {len(ranks)} ranks shown, differing ranks first"] if len(shown) < len(ranks) else []
-    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
-    name = frames.path or frames.function
-    drawn = markup.table(f"variables of {name[:80]} on each rank", (name, *shown), rows, kind="mono values")
-    return f"<p>{markup.text(counted(frames))}</p>{drawn}{below}"
+    name = (frames.path or frames.function)[:_WIDEST]
+    head = (name, *(f"rank {rank}" for rank in shown))
+    table = Table(f"variables of {name} on each rank", head, rows, "mono values", _WIDEST)
+    return [
+        Paragraph(counted(frames)), *([table] if rows else []), *(Paragraph(note[:300], kind="faint") for note in notes)
+    ]  # fmt: skip
 
 
 def counted(frames: SideBySide) -> str:
@@ -66,19 +66,25 @@ def _rows(
     opens: bool,
     path: str = "",
     depth: int = 0,
-) -> Iterator[str]:
+) -> Iterator[list[Cell]]:
     for row in frames.rows[:_ROWS]:
         here = f"{path or frames.path}{row.name}"
         part = inside.get(here)
-        button = (here, part is not None) if opens and row.opens and depth < _DEPTH else None
-        yield _row(row.name, row.values, shown, differs=row.differs, depth=depth, button=button)
+        usual = next((value for value, _ in Counter(row.values.values()).most_common(1)), None)
+        opened = opens and row.opens and depth < _DEPTH
+        label = _button(row.name, here, part is not None) if opened else row.name
+        yield [
+            Cell((label,), row.differs, depth=depth),
+            *(_cell(row.values.get(rank), usual, differs=row.differs) for rank in shown),
+        ]
         if part is not None:
             yield from _rows(part, shown, inside, opens=opens, path=here, depth=depth + 1)
             if not part.rows:
-                yield _said("nothing inside" if not part.absent else next(iter(part.absent.values())), depth + 1, shown)
+                nothing = "nothing inside" if not part.absent else next(iter(part.absent.values()))
+                yield [_said(nothing, depth + 1, shown)]
     more = max(0, len(frames.rows) - _ROWS) + frames.more
     if more:
-        yield _said(f"and {more} more {'parts' if path or frames.path else 'variables'}", depth, shown)
+        yield [_said(f"and {more} more {'parts' if path or frames.path else 'variables'}", depth, shown)]
 
 
 def _columns(frames: SideBySide, ranks: list[int]) -> list[int]:
@@ -93,60 +99,33 @@ def _columns(frames: SideBySide, ranks: list[int]) -> list[int]:
     return sorted(sorted(ranks, key=lambda rank: (rare[rank], rank))[:_RANKS])
 
 
-def _lines(frames: SideBySide, shown: list[int]) -> str:
+def _lines(frames: SideBySide, shown: list[int]) -> list[Cell]:
     """The line at which each rank is, as a link."""
     counts = Counter(site.line for site in frames.sites.values())
     usual = counts.most_common(1)[0][0]
-    mark = _DIFFERS if len(counts) > 1 else ""
     sites = [frames.sites[rank] for rank in shown]
-    cells = [
-        f"<td{markup.attributes({'class': None if site.line == usual else 'differs'})}>{markup.place(site, str(site.line))}</td>"
-        for site in sites
+    return [
+        Cell(("(line)",), len(counts) > 1),
+        *(Cell((Place(site, str(site.line)),), site.line != usual) for site in sites),
     ]
-    return f'<tr><th scope="row">{mark}line</th>{"".join(cells)}</tr>'
 
 
-def _row(
-    name: str,
-    values: Mapping[int, str],
-    shown: list[int],
-    *,
-    differs: bool,
-    depth: int = 0,
-    button: tuple[str, bool] | None = None,
-) -> str:
-    usual = next((value for value, _ in Counter(values.values()).most_common(1)), None)
-    mark = _DIFFERS if differs else ""
-    cells = "".join(_cell(values.get(rank), usual, differs=differs) for rank in shown)
-    label = markup.text(name, 60)
-    if button is not None:
-        path, is_open = button
-        given = markup.attributes(
-            {
-                "type": "button",
-                "class": "plain opens",
-                "data-action": "open",
-                "data-path": path,
-                "aria-expanded": str(is_open).lower(),
-            }
-        )
-        label = f"<button{given}>{markup.icon('go')}{label}</button>"
-    indent = f' style="padding-left: {10 + 16 * depth}px"' if depth else ""
-    return f'<tr><th scope="row"{indent}>{mark}{label}</th>{cells}</tr>'
+def _button(name: str, path: str, is_open: bool) -> Drawn:
+    given = {"type": "button", "class": "plain opens", "data-action": "open", "data-path": path}
+    expanded = markup.attributes({**given, "aria-expanded": str(is_open).lower()})
+    return Drawn(f"<button{expanded}>{markup.icon('go')}{markup.text(name, _WIDEST)}</button>", name)
 
 
-def _said(text: str, depth: int, shown: list[int]) -> str:
-    given = markup.attributes(
-        {"class": "faint", "colspan": len(shown) + 1, "style": f"padding-left: {10 + 16 * depth}px"}
+def _said(text: str, depth: int, shown: list[int]) -> Cell:
+    return Cell((text,), role="faint", depth=depth, columns=len(shown) + 1)
+
+
+def _cell(value: str | None, usual: object, *, differs: bool) -> Cell:
+    return (
+        Cell(("not set",), role="faint")
+        if value is None
+        else Cell((_short(value),), differs and value != usual, hover=value)
     )
-    return f"<tr><td{given}>{markup.text(text, 300)}</td></tr>"
-
-
-def _cell(value: str | None, usual: object, *, differs: bool) -> str:
-    if value is None:
-        return '<td class="faint">not set</td>'
-    kind = ' class="differs"' if differs and value != usual else ""
-    return f'<td{kind} title="{markup.text(value, 400)}">{markup.text(_short(value), _WIDEST)}</td>'
 
 
 def _short(value: str) -> str:
@@ -162,24 +141,3 @@ def summary(frames: SideBySide | None) -> str:
     if not names:
         return f"{frames.function}: no variable differs on {phrases.ranks(frames.sites)}."
     return f"{frames.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}."
-
-
-def text(frames: SideBySide | None) -> str:
-    """The same as ``variables`` as plain text."""
-    if frames is None:
-        return NOTHING
-    ranks = list(frames.sites)
-    rows = [["", one_line(frames.path or frames.function, _WIDEST_TEXT), *(f"rank {rank}" for rank in ranks)]]
-    if not frames.path:
-        mark = "≠" if len({site.line for site in frames.sites.values()}) > 1 else ""
-        rows.append([mark, "(line)", *(str(frames.sites[rank].line) for rank in ranks)])
-    rows += [_text_row(row, ranks) for row in frames.rows[:_TEXT_ROWS]]
-    notes = [f"rank {rank}: {one_line(where)}" for rank, where in frames.absent.items()]
-    more = max(0, len(frames.rows) - _TEXT_ROWS) + frames.more
-    notes += [f"and {more} more {'parts' if frames.path else 'variables'}"] if more else []
-    return "\n".join([counted(frames), *([table(rows)] if len(rows) > 1 else []), *notes])
-
-
-def _text_row(row: Row, ranks: list[int]) -> list[str]:
-    values = [one_line(_short(row.values.get(rank, "(not set)")), _WIDEST_TEXT) for rank in ranks]
-    return ["≠" if row.differs else "", one_line(row.name, _WIDEST_TEXT), *values]

@@ -9,11 +9,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ddpnb.facts.standings import Standing, standings
-from ddpnb.facts.waits import waits
+from ddpnb.facts.standings import standings
 from ddpnb.model import phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL, Ending
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.model.findings import Diagnosis
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, Recording
 from ddpnb.views.board import Tile, tiles
@@ -129,8 +128,6 @@ def present(
     members = run.members if run is not None else frozenset[int]()
     stands = standings(recording)
     held = any(stands[rank].state is RankState.HELD for rank in members if rank in stands)
-    if diagnosis is not None and not over:
-        diagnosis = _with_all_waiting(recording, stands, diagnosis)
     shown = tiles(recording, diagnosis.findings if diagnosis is not None and run and not run.replaced else ())
     idle = not processes.ends_with_script
     shown = tuple(_tile(tile, run if idle else None, starting, dead) for tile in shown)
@@ -192,34 +189,3 @@ def _tile(tile: Tile, run: RunState | None, starting: Mapping[int, str], dead: C
     if tile.state is not RankState.ENDED and run.outcome != "running":
         return replace(tile, state=RankState.ENDED, doing="left the run", missing=(), since_s=None)
     return tile
-
-
-def _with_all_waiting(recording: Recording, stands: Mapping[int, Standing], diagnosis: Diagnosis) -> Diagnosis:
-    """The diagnosis with the ranks that came to wait for the same ranks after it was made."""
-    waiting = waits(recording, dict(stands), 0.0)
-    findings = tuple(
-        _waited_for(finding, stands, {rank: wait.missing for rank, wait in waiting.items()})
-        if finding.severity == "error" and finding.waiting
-        else finding
-        for finding in diagnosis.findings
-    )
-    return diagnosis if findings == diagnosis.findings else replace(diagnosis, findings=findings)
-
-
-def _waited_for(finding: Finding, stands: Mapping[int, Standing], missing: Mapping[int, frozenset[int]]) -> Finding:
-    concerned = set(finding.concerned)
-    more: list[int] = []
-    while new := [rank for rank, others in sorted(missing.items()) if rank not in concerned and others & concerned]:
-        more += new
-        concerned |= {*new}
-    if not more:
-        return finding
-    where = [(rank, stands[rank].site) for rank in more if stands[rank].site.line]
-    calls = {rank: call.title if (call := stands[rank].call) is not None else "a call" for rank in more}
-    evidence = [f"Rank {rank} is blocked too: it waits in {calls[rank]}." for rank in more]
-    return replace(
-        finding,
-        waiting=tuple(sorted({*finding.waiting, *more})),
-        where=(*finding.where, *where),
-        evidence=(*finding.evidence, *evidence),
-    )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import traitlets
 
-from ddpnb.render import markup
+from ddpnb.render import as_html, as_text, markup
+from ddpnb.render.document import Block
 from ddpnb.widgets import places
 from ddpnb.widgets.view import Action, View, module, styles
 
@@ -111,6 +113,10 @@ class Fragment(View):
     def fold(self) -> None:
         """Close it again, in all views, if ``unfold()`` has opened it."""
         self.unfolded = -abs(self.unfolded)
+
+    def show_blocks(self, *blocks: Block) -> None:
+        """Replace the content by a document."""
+        self.show(as_html.html(*blocks), partial(as_text.text, *blocks))
 
     def show(self, html: str, text: str | Callable[[], str] = "") -> None:
         """Replace the content."""

@@ -1,4 +1,4 @@
-"""Widgets that show a Recording: findings, ranks, time line, variables, stacks."""
+"""Widgets that show a Recording: findings, ranks, variables, source."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from functools import partial
 from ddpnb.errors import UsageError
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
-from ddpnb.render import board, card, markup, parting, source_lines, stacks, startup, variables
+from ddpnb.render import as_html, as_text, board, card, markup, parting, source_lines, variables
 from ddpnb.views import board as boards
-from ddpnb.views import frame_variables, merged_stacks
+from ddpnb.views import frame_variables
 from ddpnb.views.frame_variables import SideBySide
 from ddpnb.views.source_lines import SourceView, source_view
 from ddpnb.widgets.fragment import Fragment
-from ddpnb.widgets.timeline import Timeline
 from ddpnb.widgets.view import Action
 
 
@@ -53,7 +52,7 @@ class Card(Fragment):
                 return
             html = card.html(diagnosis, headline=self._headline, below=self.below, parted=False)
             text = card.text(diagnosis, parted=False)
-            self.fork.show(parting.forks_html(diagnosis.findings), partial(parting.forks_text, diagnosis.findings))
+            self.fork.show_blocks(*parting.forks(diagnosis.findings))
             heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
             self.show(heading + html, f"{of}\n{text}" if of else text)
 
@@ -75,27 +74,6 @@ class Board(Fragment):
     def show_tiles(self, tiles: Sequence[boards.Tile], recording: Recording) -> None:
         """Show these tiles of the recording."""
         self.show(board.board(tiles, recording.host, self.chosen), partial(board.text, tiles))
-
-
-class Stacks(Fragment):
-    """The stacks of all ranks merged into one tree, with the ranks on the branches."""
-
-    def __init__(
-        self,
-        recording: Recording | None = None,
-        diagnosis: Diagnosis | None = None,
-        on_unfolded: Callable[[], None] | None = None,
-    ) -> None:
-        super().__init__(label="stacks of all ranks", title="Merged stacks", folds=True, on_unfolded=on_unfolded)
-        if recording is not None:
-            self.show_recording(recording, diagnosis)
-
-    def show_recording(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
-        tree = merged_stacks.merge(recording)
-        errors = diagnosis.errors if diagnosis is not None else ()
-        culprits = {rank for finding in errors for rank in finding.culprits}
-        sides = [side for finding in errors if not finding.culprits for side in finding.sides]
-        self.show(stacks.stacks(tree, culprits, sides), stacks.text(tree))
 
 
 class Variables(Fragment):
@@ -154,8 +132,9 @@ class Variables(Fragment):
 
     def _draw(self) -> None:
         opens = self._on_open is not None
-        shown = variables.variables(self._frames, self._inside, opens=opens)
-        self.show(shown, "\n".join([variables.summary(self._frames), *map(variables.text, self._inside.values())]))
+        shown = as_html.html(*variables.document(self._frames, self._inside, opens=opens))
+        inside = [as_text.text(*variables.document(part)) for part in self._inside.values()]
+        self.show(shown, "\n".join([variables.summary(self._frames), *inside]))
 
 
 class Source(Fragment):
@@ -196,25 +175,3 @@ class Source(Fragment):
         self._window = next((one for one, _ in self._view.windows if str(one) == values.get("window")), self._window)
         self._whole = {"more": True, "fewer": False}.get(action, self._whole)
         self.show_recording(self._recording)
-
-
-def parts(recording: Recording, diagnosis: Diagnosis) -> Sequence[Fragment | Timeline]:
-    """The widgets that show a completed Recording. Of a report, only what it contains: it may lack times and stacks."""
-    found = Card(diagnosis)
-    shown: list[Fragment | Timeline] = [found, *([found.fork] if found.fork.html else []), Board(recording, diagnosis)]
-    if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
-        timeline = Timeline()
-        timeline.show(recording, diagnosis)
-        shown.append(timeline)
-    if recording.report is None or any(record.stacks for record in recording.ranks.values()):
-        shown += [Variables(recording), Stacks(recording, diagnosis)]
-    if any(record.path is not None or record.lines is not None for record in recording.ranks.values()):
-        shown.append(Source(recording))
-    if recording.startup is not None:
-        steps = Fragment(label="start-up of the ranks", title="Start-up, step by step", folds=True)
-        steps.show(startup.table(recording.startup), startup.text(recording.startup))
-        shown.append(steps)
-    for part in shown:
-        if isinstance(part, Fragment):
-            part.sources = recording.sources
-    return shown

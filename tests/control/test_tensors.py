@@ -13,6 +13,7 @@ from ddpnb.errors import UsageError
 from ddpnb.model.tensors import PIECE
 from ddpnb.recorder import verbs
 from ddpnb.recorder.tensor_values import Reading
+from ddpnb.render import as_html
 from ddpnb.render import tensors as shown
 from tests.render.reading import Reading as Page
 
@@ -84,15 +85,17 @@ def test_where_two_ranks_differ():
     assert (one.ranks, one.elements, one.compared, one.largest, one.first) == ((0, 1), 3, 3 * PIECE, 2.0, (1, 7))
     assert one.values == (PIECE + 7.0, PIECE + 7.5)
     assert found.ranks[1].nans == 1 and sum(found.ranks[1].counts) == 3 * PIECE - 1
-    assert "3 of 98,304 elements differ, the first at [1, 7] (32775 and 32775.5); largest difference 2." in str(found)
-    html = shown.html(found)
+    assert "3 of 98,304 elements differ, the first at [1, 7] (32775 and 32775.5); largest difference 2." in " ".join(
+        str(found).split()
+    )
+    html = as_html.html(*shown.document(found))
     assert "differs: ranks 0 and 2 | rank 1" in Page(html).text and html.count('<svg class="histogram"') == 3
 
 
 def test_many_ranks_have_few_rows():
     found = read(*(torch.full((2,), float(rank == 40)) for rank in range(48)))
     assert found.sides[1] == (40,)
-    page = Page(shown.html(found)).text
+    page = Page(as_html.html(*shown.document(found))).text
     assert "32 of 48 ranks shown, those that differ first" in page and "≠ 40" in page
 
 

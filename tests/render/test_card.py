@@ -8,8 +8,7 @@ import pytest
 
 from ddpnb.model.calls import Site
 from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
-from ddpnb.render import card
-from ddpnb.render.terminal import output
+from ddpnb.render import as_text, card
 from ddpnb.rules.finding_types import type_of
 from tests.render.findings import USUAL, hang, saying
 from tests.render.test_terminal import Terminal
@@ -56,7 +55,7 @@ def test_what_the_source_suggests_is_no_evidence():
     diagnosis = hang(dataclasses.replace(USUAL, hint=Hint("/home/user/train.py", 90, "`if rank < 1` decides")))
     line = "  Possible cause: train.py:90: `if rank < 1` decides (inferred from the source)"
     assert line in card.text(diagnosis, width=120).splitlines()
-    assert "`if rank &lt; 1` decides (inferred from the source)</div>" in card.html(diagnosis)
+    assert "<code>if rank &lt; 1</code> decides (inferred from the source)</div>" in card.html(diagnosis)
 
 
 def test_the_root_cause_stands_first():
@@ -88,10 +87,8 @@ def test_a_running_run_is_not_shown_as_completed():
 
 
 def test_a_finding_with_nothing_but_a_summary():
-    assert (
-        output(*card.paragraphs(Finding(FindingType("DDP999", "unknown"), "Something.")))
-        == "Something.  [DDP999 unknown]"
-    )
+    nothing_else = card.document(Finding(FindingType("DDP999", "unknown"), "Something."))
+    assert as_text.text(nothing_else) == "Something.  [DDP999 unknown]"
 
 
 def test_a_finding_without_words():

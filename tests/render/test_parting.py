@@ -10,9 +10,8 @@ import ddpnb
 from ddpnb.errors import UsageError
 from ddpnb.model.parting import Way
 from ddpnb.model.path import Kind, Path, word
-from ddpnb.render import card
-from ddpnb.render.parting import Partings, html, paragraphs
-from ddpnb.render.terminal import output
+from ddpnb.render import as_html, as_text, card
+from ddpnb.render.parting import Partings, document
 from tests.render.findings import USUAL, hang
 from tests.render.partings import SKIPS, at, saying
 from tests.render.reading import HOSTILE, Reading
@@ -48,9 +47,9 @@ def test_in_a_terminal():
 @pytest.mark.parametrize("width", [40, 80])
 def test_it_fits_into_a_terminal(width):
     long = tuple((number, f"{text}{'x' * 200}") for number, text in SKIPS.source)
-    shown = output(*paragraphs(replace(SKIPS, source=long)), width=width)
+    shown = as_text.text(document(replace(SKIPS, source=long)), width=width)
     assert max(map(len, shown.split("\n"))) <= width and "…" in shown
-    assert output(*paragraphs(SKIPS), colour=True, width=80) != output(*paragraphs(SKIPS), width=80)
+    assert as_text.text(document(SKIPS), colour=True, width=80) != as_text.text(document(SKIPS), width=80)
 
 
 def test_of_many_ranks_ranges_or_their_number_are_shown():
@@ -60,10 +59,10 @@ def test_of_many_ranks_ranges_or_their_number_are_shown():
 
 
 def test_in_a_notebook():
-    page = Reading(html(SKIPS))
+    page = Reading(as_html.html(document(SKIPS)))
     rows = [attributes for tag, attributes in page.tags if tag == "tr"]
     assert [one.get("class") for one in rows] == [None, None, None, "parts", None, None]
-    for words in ("if not batch:", "rank 2 went another way: line 9", "batch = [] on rank 2", "without harm"):
+    for words in ("if not batch:", "Rank 2 went another way: line 9", "batch = [] on rank 2", "without harm"):
         assert words in page.text
     assert {("train.py#line=15"), ("train.py#line=2")} <= {one.get("href") for tag, one in page.tags if tag == "a"}
     assert "if not batch" in Partings([SKIPS])._repr_html_()
@@ -88,10 +87,10 @@ def test_in_a_report():
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_texts_are_escaped_and_bounded(hostile):
-    shown = html(saying(hostile), 8)
+    shown = as_html.html(document(saying(hostile), 8))
     Reading(shown)
     assert len(shown) < 200_000
-    said = output(*paragraphs(saying(hostile)))
+    said = as_text.text(document(saying(hostile)))
     assert len(said) < 100_000 and "\x1b" not in said
 
 

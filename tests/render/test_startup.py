@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.model.startup import STEPS, StartupState, StepState
-from ddpnb.render import startup
+from ddpnb.render import as_html, as_text, startup
 from tests.render.reading import HOSTILE, Reading, harmless
 
 DONE = StepState("done", 0.012)
@@ -107,14 +107,14 @@ def test_nothing_of_a_rank_is_taken_for_html(hostile):
 
 def test_the_table_as_text_and_for_a_notebook():
     state = after("environment", of=2, device=StepState("failed", 0.5, error="\x1b[31mno device"))
-    lines = startup.text(state).splitlines()
+    lines = as_text.text(*startup.document(state)).splitlines()
     assert lines[0].split() == ["step", "rank", "0", "rank", "1"]
     assert lines[2].split() == ["device", "·", "✗", "failed", "0.50", "s"]
-    assert "rank 1: failed at device" in lines[-1] and "\x1b" not in startup.text(state)
-    assert "✓ 0.01 s" in startup.table(state)
+    assert "rank 1: failed at device" in lines[-1] and "\x1b" not in as_text.text(*startup.document(state))
+    assert "✓ 0.01 s" in as_html.html(*startup.document(state))
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_nothing_of_a_rank_is_taken_for_html_in_a_table(hostile):
     failed = StepState("failed", 1.0, {"<b>": hostile}, hostile)
-    harmless(startup.table(StartupState(2, {0: {"store": failed}, 1: {"store": failed}})))
+    harmless(as_html.html(*startup.document(StartupState(2, {0: {"store": failed}, 1: {"store": failed}}))))

@@ -12,7 +12,7 @@ from ddpnb.model.calls import Group
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import board as boards
-from ddpnb.render import card, saved
+from ddpnb.render import card
 from ddpnb.views import board, lanes
 from tests.rules.recordings import Rank, diagnose, line
 from tests.work import Counted, work
@@ -192,7 +192,7 @@ def test_text_and_html_of_very_many_ranks_are_short(shown):
     tiles = board.tiles(recording, found.findings)
     assert len(tiles) <= 4 and sum(len(one.ranks) for one in tiles) == shown.world
     assert len(boards.board(tiles)) < (min(60_000, 6 * shown.world) if shown.case == "half missing" else 4000)
-    assert len(saved.ranks(tiles)) < 4000
+    assert len(boards.text(tiles)) < 4000
 
 
 def test_the_json_of_very_many_ranks_lists_them_all(shown):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from ddpnb.model.calls import CallState
@@ -86,28 +84,6 @@ def test_a_dead_rank_is_dead_at_once_though_its_last_run_was_fine(status):
     assert [(tile.state.value, tile.dead) for tile in now.tiles] == [("idle", False), ("ended", True)]
     assert now.tiles[1].doing.startswith("killed") and not now.tiles[1].well
     assert now.recording.ranks[1].ending.how == "died"  # what the time line and the stacks show, too
-
-
-def test_a_rank_that_came_later_is_among_those_that_wait():
-    """When the hang was found, rank 2 still computed; now it waits in the same all_reduce."""
-    then = hang(third=Rank(2, 3).computes(line(30)))
-    found = diagnose(then)
-    assert found.findings[0].waiting == (0,)
-    now = present(hang(), RunState("hang", frozenset({0, 2})), found)
-    finding = now.diagnosis.findings[0]
-    assert finding.waiting == (0, 2) and (2, line(9)) in finding.where
-    assert "Rank 2 is blocked too: it waits in all_reduce #1." in finding.evidence
-    waiting = {rank for tile in now.tiles if tile.state == "waiting" for rank in tile.ranks}
-    assert waiting == set(finding.waiting)
-    again = present(hang(), RunState("hang", frozenset({0, 2})), now.diagnosis)
-    assert again.diagnosis == now.diagnosis
-
-
-def test_a_rank_that_waits_for_another_reason_is_not():
-    found = diagnose(hang())
-    apart = hang(third=Rank(2, 3).starts())
-    now = present(apart, RunState("hang", frozenset({0, 2})), replace(found, findings=()))
-    assert now.diagnosis.findings == ()
 
 
 def test_a_run_of_ranks_that_were_replaced_blames_none_of_the_new_processes():

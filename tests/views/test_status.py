@@ -10,7 +10,7 @@ from ddpnb.model.calls import Call, CallState, Group, Signature, Site
 from ddpnb.model.ending import Ending
 from ddpnb.model.events.runs import Caller, Checkpoint, Elsewhere, RanksPart
 from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.render.status import status_rows
+from ddpnb.render.status import status as table
 from ddpnb.views.status import status
 from tests.rules.recordings import diagnose
 
@@ -75,11 +75,12 @@ def test_whoever_waits_for_one_that_has_ended_hangs_although_another_is_held():
 
 def test_the_last_checkpoint_is_a_column_where_a_rank_passed_one():
     taken = Recording(2, {0: rank(0, CallState.WAITING), 1: rank(1, CallState.WAITING)})
-    assert status_rows(status(taken))[0] == ["rank", "state", "doing", "steps"]
+    assert table(status(taken)).head == ("rank", "state", "doing", "steps")
     passed = Checkpoint(name="Trainer\x1b ready", number=3, site=Site("/train.py", 41, "main"))
     told = status(Recording(2, {**taken.ranks, 1: replace(taken.ranks[1], history=(passed,))}))
     assert [one.checkpoint for one in told] == ["", "checkpoint 3 (Trainer� ready), line 41"]
-    assert [row[-1] for row in status_rows(told)] == ["passed last", "", "checkpoint 3 (Trainer� ready), line 41"]
+    assert table(told).head[-1] == "passed last"
+    assert [row[-1] for row in table(told).rows] == ["", "checkpoint 3 (Trainer� ready), line 41"]
 
 
 def test_words():

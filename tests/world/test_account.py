@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import ddpnb
-from ddpnb.render import startup
+from ddpnb.render import as_text, startup
 from ddpnb.render.account import TimeAccount
 from ddpnb.timing.account import account
 
@@ -85,7 +85,7 @@ def test_a_saved_recording_has_the_account_and_the_start_up_of_the_live_ranks(wo
     steps = world.init().run("first barrier")
     world.save(tmp_path / "startup.ddpnb")
     saved = ddpnb.load(tmp_path / "startup.ddpnb").startup
-    assert saved == steps.state and startup.text(saved) == str(steps)
+    assert saved == steps.state and as_text.text(*startup.document(saved)) == str(steps)
     assert str(steps) in ddpnb.show(ddpnb.load(tmp_path / "startup.ddpnb")).text
 
 

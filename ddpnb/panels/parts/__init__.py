@@ -8,12 +8,11 @@ from ddpnb.panels.part import Part
 from ddpnb.panels.parts.breakpoints import HoldAndStep
 from ddpnb.panels.parts.curves import TrainingCurves
 from ddpnb.panels.parts.faults import InjectFaults
-from ddpnb.panels.parts.frames import MergedStacks, VariablesByRank
+from ddpnb.panels.parts.frames import ExecutedLines, MergedStacks, VariablesByRank
 from ddpnb.panels.parts.history import LastRuns
 from ddpnb.panels.parts.output import OutputOfRanks
 from ddpnb.panels.parts.replicas import Replicas
 from ddpnb.panels.parts.running import Lesson, WhatToRun
-from ddpnb.panels.parts.source import ExecutedLines
 from ddpnb.panels.parts.startup import StartUp
 from ddpnb.panels.parts.tensor import TensorByRank
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ddpnb.model.findings import Diagnosis
+from ddpnb.model.recording import Recording
 from ddpnb.panels.part import Context, Part
 from ddpnb.render import startup
 from ddpnb.render.controls import Head
@@ -11,10 +13,20 @@ from ddpnb.widgets.fragment import Fragment
 class StartUp(Part[Fragment]):
     name = "startup"
     for_worlds = True
+    title, label = "Start-up, step by step", "start-up of the ranks"
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self.widget = self.fragment("Start-up, step by step", "start-up of the ranks", live=True)
+        self.widget = self.fragment(self.title, self.label, live=True)
+
+    @classmethod
+    def still(cls, recording: Recording, diagnosis: Diagnosis) -> Fragment | None:
+        del diagnosis
+        if recording.startup is None:
+            return None
+        steps = Fragment(label=cls.label, title=cls.title, folds=True)
+        steps.show_blocks(*startup.document(recording.startup))
+        return steps
 
     def refresh(self, head: Head) -> None:
         world = self.context.world

@@ -9,7 +9,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.panels import asked
 from ddpnb.panels.part import Context, Part
-from ddpnb.render import tensors
+from ddpnb.render import as_html, tensors
 from ddpnb.render.controls import Head, message
 from ddpnb.widgets.fragment import Fragment
 
@@ -62,7 +62,7 @@ class TensorByRank(Part[Fragment]):
             if not name:
                 raise UsageError("no tensor is named.", "Choose one, or enter its name, such as model.fc.weight.")
             found = self.context.world.tensor(name, asked.whole(values, "frame", 0) or 0)
-            self._answer, self._text = tensors.html(found), str(found)
+            self._answer, self._text = as_html.html(*tensors.document(found)), str(found)
         except DdpnbError as error:
             self._answer, self._text = message(str(error), bad=True), str(error)
 

@@ -11,6 +11,7 @@ from ddpnb.model.calls import NO_SITE, UNNAMED, Site
 from ddpnb.model.parting import Harmless, Parting, PartingKind, Way
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.model.split import by_value
+from ddpnb.render.document import Line
 from ddpnb.texts import shortened
 
 CONTEXT = 2  # lines before and after the decision
@@ -36,19 +37,8 @@ _TITLES: Mapping[PartingKind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ForkLine:
-    """A line of the source. ``beside``: the ranks that came here: all of them to the line that ``decides``, else those of a way."""
-
-    number: int
-    text: str = ""
-    decides: bool = False
-    beside: str = ""
-    odd: bool = False  # only ranks that left the others came here
-
-
-@dataclass(frozen=True, slots=True)
-class ForkWay:
-    """What is said of a side: ``who`` are its ranks, ``words`` have no full stop. ``odd``: it left the others."""
+class Side:
+    """Ranks that went the same way, as ``who``; ``words`` say which, without a full stop. ``odd``: they left the others."""
 
     who: str
     words: str
@@ -56,60 +46,30 @@ class ForkWay:
     odd: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """A Parting, for any renderer.
-
-    Args:
-        title: what parts the ranks.
-        site: where.
-        callers: from where, in words; empty if that is not known.
-        lines: the source around the decision; None stands for lines that are left out.
-        ways: the sides, those that left the others first.
-        values: of the names in the deciding expression, a sentence each.
-        harmless: what was decided differently before, without harm, a sentence each.
-        more: how many of these are not named.
-    """
-
-    title: str
-    site: Site
-    callers: str
-    lines: tuple[ForkLine | None, ...]
-    ways: tuple[ForkWay, ...]
-    values: tuple[str, ...] = ()
-    harmless: tuple[str, ...] = ()
-    more: int = 0
-
-    @property
-    def where(self) -> str:
-        """``train.py:33 in train``"""
-        return _named(self.site)
-
-
-def fork(parting: Parting, context: int = CONTEXT) -> Fork:
-    """The lines and sentences of a Parting.
-
-    Args:
-        parting: ``quoted``, if the lines around are to be shown.
-        context: how many lines before and after, at most 8.
-    """
-    ways = sorted(parting.ways, key=lambda way: (not _odd(way, parting), way.ranks))
-    shown = [_way(way, parting) for way in ways[:_WAYS]]
-    if len(ways) > _WAYS:
-        rest = [rank for way in ways[_WAYS:] for rank in way.ranks]
-        shown.append(ForkWay(phrases.listed(rest), f"{len(ways) - _WAYS} more ways"))
+def title(parting: Parting) -> str:
+    """What parts the ranks."""
     usual = any(not way.ranks for way in parting.ways)
     who = f"{phrases.ranks(parting.ranks, True)} left its usual way" if usual else "Ranks part"
-    return Fork(
-        f"{who} {_TITLES[parting.kind]}",
-        parting.site,
-        _callers(parting.callers),
-        tuple(_lines(parting, context)),
-        tuple(shown),
-        tuple(_values(parting)),
-        tuple(_harmless(one) for one in parting.harmless[:_HARMLESS]),
-        max(0, len(parting.harmless) - _HARMLESS),
-    )
+    return f"{who} {_TITLES[parting.kind]}"
+
+
+def where(parting: Parting) -> str:
+    """``train.py:33 in train, called from train.py:60 in main``"""
+    callers = _callers(parting.callers)
+    return f"{_named(parting.site)}{f', called from {callers}' if callers else ''}"
+
+
+def sides(parting: Parting) -> list[Side]:
+    """Those that left the others first."""
+    ways = sorted(parting.ways, key=lambda way: (not _odd(way, parting), way.ranks))
+    rest = [rank for way in ways[_WAYS:] for rank in way.ranks]
+    more = [Side(phrases.listed(rest), f"{len(ways) - _WAYS} more ways")] if len(ways) > _WAYS else []
+    return [*(_side(way, parting) for way in ways[:_WAYS]), *more]
+
+
+def role(parting: Parting, *, odd: bool) -> str:
+    """Colours tell the sides apart where one of them left the others; the words say it too."""
+    return "error" if odd else "ok" if any(_odd(way, parting) for way in parting.ways) else "note"
 
 
 def _at(site: Site) -> str:
@@ -139,7 +99,8 @@ def _odd(way: Way, parting: Parting) -> bool:
 # -- the source
 
 
-def _lines(parting: Parting, context: int) -> list[ForkLine | None]:
+def lines(parting: Parting, context: int = CONTEXT) -> list[Line | None]:
+    """The source around the decision, if the parting is ``quoted``; ``context``: lines before and after, at most 8."""
     texts = {number: text.expandtabs(4) for number, text in parting.source}
     if not texts and not parting.text:  # a package's, which is not in the recording
         return []
@@ -159,14 +120,15 @@ def _lines(parting: Parting, context: int) -> list[ForkLine | None]:
     # A single line between others is shown rather than left out.
     numbers = sorted({*numbers, *(n + 1 for n, after in pairwise(numbers) if after == n + 2 and n + 1 in texts)})
     indent = min((len(text) - len(text.lstrip()) for n in numbers if (text := texts.get(n, "")).strip()), default=0)
-    found: list[ForkLine | None] = []
+    found: list[Line | None] = []
     for before, number in zip([numbers[0] - 1, *numbers], numbers, strict=False):
         found += [None] if number > before + 1 else []
         text = texts[number][indent:] if number in texts else parting.text if number == decides else ""
         ways = led.get(number, [])
         beside = _beside(parting.ways if number == decides else ways)
-        odd = number != decides and bool(ways) and all(_odd(way, parting) for way in ways)
-        found.append(ForkLine(number, text, number == decides, beside, odd))
+        odd = all(_odd(way, parting) for way in ways)
+        colour = role(parting, odd=odd) if ways and number != decides else ""
+        found.append(Line(number, text, beside, number == decides, colour))
     return found
 
 
@@ -184,7 +146,7 @@ def _empty(number: int, texts: Mapping[int, str], decides: int) -> bool:
 # -- the sides
 
 
-def _way(way: Way, parting: Parting) -> ForkWay:
+def _side(way: Way, parting: Parting) -> Side:
     """``line 33, left the loop, for the first time in 15``; what it called or raised comes before the line."""
     parts = [shortened(way.says, _CALL)] if way.says else []
     if parting.kind == "call" and way.to == parting.site and not parts:
@@ -202,7 +164,7 @@ def _way(way: Way, parting: Parting) -> ForkWay:
     if len(way.calls) > _CALLS:
         named.append(f"{len(way.calls) - _CALLS} more")
     calls = " and ".join(filter(None, (", ".join(named[:-1]), *named[-1:])))
-    return ForkWay(phrases.listed(way.ranks) if way.ranks else _BEFORE, ", ".join(parts), calls, _odd(way, parting))
+    return Side(phrases.listed(way.ranks) if way.ranks else _BEFORE, ", ".join(parts), calls, _odd(way, parting))
 
 
 def _often(before: Mapping[int, tuple[int, int]]) -> str:
@@ -234,12 +196,12 @@ def _span(numbers: Iterable[int]) -> str:
 # -- why
 
 
-def _values(parting: Parting) -> list[str]:
+def values(parting: Parting) -> list[str]:
     """``batch = 0 on rank 2, 4 on the others (now)``: names that differ first. They may have changed since the decision."""
-    names = list(dict.fromkeys(name for values in parting.values.values() for name in values))
+    names = list(dict.fromkeys(name for known in parting.values.values() for name in known))
     by_name: dict[str, list[tuple[str, list[int]]]] = {}
     for name in names:
-        known = ((rank, values[name]) for rank, values in sorted(parting.values.items()) if name in values)
+        known = ((rank, told[name]) for rank, told in sorted(parting.values.items()) if name in told)
         by_name[name] = sorted(by_value(known).items(), key=lambda group: not set(group[1]) <= set(parting.odd))
     names.sort(key=lambda name: len(by_name[name]) == 1)
     return [f"{shortened(name, _VALUE)} = {_by_rank(by_name[name], parting.ranks)} (now)" for name in names[:_NAMES]]
@@ -255,6 +217,12 @@ def _by_rank(groups: Sequence[tuple[str, list[int]]], ranks: tuple[int, ...]) ->
     elif len(groups[-1][1]) > 1 and known >= set(ranks):
         parts[-1] = f"{shortened(groups[-1][0], _VALUE)} on the others"
     return ", ".join(parts)
+
+
+def harmless(parting: Parting) -> list[str]:
+    """What was decided differently before, without harm."""
+    more = len(parting.harmless) - _HARMLESS
+    return [*map(_harmless, parting.harmless[:_HARMLESS]), *([f"and {more} more"] if more > 0 else [])]
 
 
 def _harmless(one: Harmless) -> str:

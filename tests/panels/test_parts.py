@@ -7,15 +7,23 @@ from dataclasses import replace
 from ddpnb.model.calls import CallState
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
+from ddpnb.panels import recorded
+from ddpnb.panels.parts.frames import MergedStacks
 from ddpnb.render import board, stacks, variables
 from ddpnb.render import card as cards
 from ddpnb.views import board as boards
 from ddpnb.views import frame_variables, merged_stacks
-from ddpnb.widgets.parts import Board, Card, Source, Stacks, Variables, parts
+from ddpnb.widgets.parts import Board, Card, Source, Variables
 from tests.render.partings import SKIPS
 from tests.render.reading import Reading
 from tests.rules.recordings import Rank, Script, diagnose, line, record
 from tests.views.test_source_lines import hung
+
+
+def parts(recording, diagnosis):
+    card, shown = recorded.parts(recording, diagnosis)
+    return [card, *shown]
+
 
 SCRIPT = Script("""
 def main(rank):
@@ -72,7 +80,7 @@ def test_in_an_open_tie_board_and_stacks_mark_the_sides():
     found = diagnose(taken)
     assert (found.errors[0].culprits, found.errors[0].sides) == ((), ((0,), (1,)))
     assert Board(taken, found).text.count("DDP303: one of the sides") == 2
-    assert Reading(Stacks(taken, found).html).text.count("one side: rank") == 2
+    assert Reading(MergedStacks.still(taken, found).html).text.count("one side: rank") == 2
 
 
 def test_the_rank_that_was_chosen_is_pressed():
@@ -84,7 +92,7 @@ def test_the_rank_that_was_chosen_is_pressed():
 
 
 def test_the_stacks_carry_ranks():
-    shown = Stacks(HUNG, FOUND)
+    shown = MergedStacks.still(HUNG, FOUND)
     assert shown.text == stacks.text(merged_stacks.merge(HUNG)) and "[rank 0] main" in shown.text
     assert "train.py" in Reading(shown.html).text
 
@@ -97,7 +105,7 @@ def test_the_variables_say_what_differs():
 
 def test_all_parts_of_a_recording_in_words():
     shown = parts(HUNG, FOUND)
-    assert [type(one).__name__ for one in shown] == ["Card", "Board", "Timeline", "Variables", "Stacks"]
+    assert [type(one).__name__ for one in shown] == ["Card", "Board", "Timeline", "Variables", "Fragment"]
     assert all(one.text for one in shown)
 
 

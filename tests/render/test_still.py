@@ -10,8 +10,8 @@ import pytest
 from ddpnb.errors import UsageError
 from ddpnb.model.calls import Call, CallState, Signature
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.render import saved
-from ddpnb.render.page import page
+from ddpnb.render import still
+from ddpnb.render.still import page
 from ddpnb.views import board
 from tests.render.reading import Reading
 from tests.rules.recordings import Rank, Script, diagnose, line, record, world_group
@@ -75,13 +75,11 @@ def test_a_recording_of_nothing_is_a_page_too():
 
 def state(made, **more):
     found = diagnose(made)
-    return saved.state(
-        "a world", "now", diagnosis=found, tiles=board.tiles(made, found.findings), recording=made, **more
-    )
+    return still.state("a world", diagnosis=found, tiles=board.tiles(made, found.findings), recording=made, **more)
 
 
 def test_the_last_state_reads_well_without_styles():
-    html = saved.wrapped(state(hang()), "abc")
+    html = still.wrapped(state(hang()), "abc")
     alone(html)
     bare = re.sub(r"<style.*?</style>|<svg.*?</svg>| (class|style)=\"[^\"]*\"", "", html, flags=re.DOTALL)
     text = str(Reading(bare).text)
@@ -91,7 +89,7 @@ def test_the_last_state_reads_well_without_styles():
 
 
 def test_the_last_state_is_hidden_while_its_own_widget_lives_and_no_other():
-    one, other = (saved.wrapped("", number) for number in ("abc", "def"))
+    one, other = (still.wrapped("", number) for number in ("abc", "def"))
     assert "body:has(.ddpnb-panel-abc) :is(.ddpnb-saved-abc," in one
     assert "abc" not in other
 
@@ -107,4 +105,4 @@ def test_the_last_state_is_bounded_with_many_ranks():
 
 
 def test_without_ranks_the_text_is_shown():
-    assert "&lt;b&gt;" in saved.state("t", "now", text="<b>")
+    assert "&lt;b&gt;" in still.state("t", text="<b>")

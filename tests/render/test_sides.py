@@ -8,16 +8,16 @@ import pytest
 
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.parting import Harmless, Way
-from ddpnb.views.fork import fork
+from ddpnb.render import sides as shown
 from tests.render.partings import FILE, SKIPS, SOURCE, at
 
 
 def said(*ways: Way, **changes: object) -> list[str]:
-    return [way.words for way in fork(replace(SKIPS, odd=(), ways=ways, **changes)).ways]
+    return [side.words for side in shown.sides(replace(SKIPS, odd=(), ways=ways, **changes))]
 
 
 def lines(parting, context=2):
-    return [line and (line.number, line.beside, line.text) for line in fork(parting, context).lines]
+    return [line and (line.number, line.beside, line.words) for line in shown.lines(parting, context)]
 
 
 def test_the_lines_around_with_the_ranks_that_came_there():
@@ -28,7 +28,7 @@ def test_the_lines_around_with_the_ranks_that_came_there():
         (9, "2", "    continue"),
         (10, "0, 1, 3", "loss = model(batch).sum()"),
     ]
-    assert [line.odd for line in fork(SKIPS).lines] == [False, False, False, True, False]
+    assert [line.role for line in shown.lines(SKIPS)] == ["", "", "", "error", "ok"]
     assert [line[0] for line in lines(SKIPS, 1)] == [8, 9, 10], "no empty line at an end"
 
 
@@ -74,8 +74,8 @@ def test_a_side_that_does_not_make_the_call_of_the_others():
 
 def test_a_rank_that_left_what_it_had_done_before():
     own = replace(SKIPS, ways=(Way((2,), at(9), before={2: (0, 14)}), Way((), at(10))))
-    assert fork(own).title == "Rank 2 left its usual way at a decision"
-    assert [(way.who, way.words) for way in fork(own).ways] == [
+    assert shown.title(own) == "Rank 2 left its usual way at a decision"
+    assert [(side.who, side.words) for side in shown.sides(own)] == [
         ("rank 2", "line 9, for the first time in 15"),
         ("before", "line 10"),
     ]
@@ -87,16 +87,15 @@ def test_after_equal_decisions_the_sides_differ_by_their_calls():
 
 
 def test_those_who_left_the_others_come_first():
-    assert [(way.who, way.odd) for way in fork(SKIPS).ways] == [("rank 2", True), ("ranks 0, 1, 3", False)]
+    assert [(side.who, side.odd) for side in shown.sides(SKIPS)] == [("rank 2", True), ("ranks 0, 1, 3", False)]
 
 
 def test_calls_and_ways_beyond_a_few_are_counted():
-    many = fork(
-        replace(SKIPS, odd=(), ways=tuple(Way((n,), at(9), calls=("a", "b", "c", "d", "e")) for n in range(20)))
-    )
-    assert many.ways[0].calls == "a, b, c and 2 more"
-    assert len(many.ways) == 9 and many.ways[-1].words == "12 more ways"
-    assert fork(replace(SKIPS, ways=(Way((0,), calls=("a", "b")),))).ways[0].calls == "a and b"
+    ways = tuple(Way((n,), at(9), calls=("a", "b", "c", "d", "e")) for n in range(20))
+    many = shown.sides(replace(SKIPS, odd=(), ways=ways))
+    assert many[0].calls == "a, b, c and 2 more"
+    assert len(many) == 9 and many[-1].words == "12 more ways"
+    assert shown.sides(replace(SKIPS, ways=(Way((0,), calls=("a", "b")),)))[0].calls == "a and b"
 
 
 @pytest.mark.parametrize(
@@ -113,30 +112,31 @@ def test_calls_and_ways_beyond_a_few_are_counted():
     ],
 )
 def test_values_by_rank(values, words):
-    assert fork(replace(SKIPS, values={rank: {"x": value} for rank, value in values.items()})).values == (words,)
+    assert shown.values(replace(SKIPS, values={rank: {"x": value} for rank, value in values.items()})) == [words]
 
 
 def test_names_that_differ_come_first_and_only_some_are_shown():
     values = {rank: {"same": "1", "other": str(rank)} for rank in (0, 2)}
-    assert [one.split()[0] for one in fork(replace(SKIPS, values=values)).values] == ["other", "same"]
-    assert len(fork(replace(SKIPS, values={0: {str(n): "1" for n in range(50)}})).values) == 6
+    assert [one.split()[0] for one in shown.values(replace(SKIPS, values=values))] == ["other", "same"]
+    assert len(shown.values(replace(SKIPS, values={0: {str(n): "1" for n in range(50)}}))) == 6
 
 
 def test_what_was_harmless():
-    assert fork(SKIPS).harmless == ("/home/user/train.py:3 `rank == 0` (rank 0: line 4; ranks 1-3: line 5)",)
+    assert shown.harmless(SKIPS) == ["/home/user/train.py:3 `rank == 0` (rank 0: line 4; ranks 1-3: line 5)"]
     own = Harmless(at(3), "rank == 0", (((), at(4)), ((2,), at(5))))
-    assert fork(replace(SKIPS, harmless=(own,))).harmless[0].endswith("(before: line 4; rank 2: line 5)")
+    assert shown.harmless(replace(SKIPS, harmless=(own,)))[0].endswith("(before: line 4; rank 2: line 5)")
     one_line = Harmless(at(3), "rank == 0", (((0,), at(3)), ((1, 2, 3), at(3))))
-    assert fork(replace(SKIPS, harmless=(one_line,))).harmless == (
+    assert shown.harmless(replace(SKIPS, harmless=(one_line,))) == [
         "/home/user/train.py:3 `rank == 0` (rank 0 | ranks 1-3)",
-    )
-    many = fork(replace(SKIPS, harmless=(Harmless(at(3), ""),) * 7))
-    assert many.harmless == ("/home/user/train.py:3",) * 3 and many.more == 4
+    ]
+    many = shown.harmless(replace(SKIPS, harmless=(Harmless(at(3), ""),) * 7))
+    assert many == [*["/home/user/train.py:3"] * 3, "and 4 more"]
 
 
 def test_from_where_it_was_called():
     callers = (at(1, "<module>", "<string>"), at(30, "<module>"), at(20, "main"), at(16, "?"))
-    assert fork(SKIPS).callers == "/home/user/train.py:16 in main"
-    assert fork(replace(SKIPS, callers=callers)).callers == (
-        "/home/user/train.py:16, /home/user/train.py:20 in main and 1 more"
+    here = "/home/user/train.py:8 in train, called from"
+    assert shown.where(SKIPS) == f"{here} /home/user/train.py:16 in main"
+    assert shown.where(replace(SKIPS, callers=callers)) == (
+        f"{here} /home/user/train.py:16, /home/user/train.py:20 in main and 1 more"
     )

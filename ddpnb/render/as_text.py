@@ -1,0 +1,128 @@
+"""A document as text for a terminal, a file or ``text/plain``, by rich: see ``terminal``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ddpnb.render import document, terminal
+from ddpnb.render.document import (
+    Block,
+    Cell,
+    Code,
+    Group,
+    Icon,
+    Inline,
+    Items,
+    Place,
+    Source,
+    Span,
+    Table,
+    Title,
+)
+from ddpnb.render.terminal import Line, Paragraph, Piece, Preformatted
+from ddpnb.texts import shortened
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STEP = "  "  # of what belongs to something
+
+
+def text(*blocks: Block, colour: bool = False, width: int | None = None) -> str:
+    """The whole document; ends without a newline."""
+    return terminal.output(*parts(blocks), colour=colour, width=width)
+
+
+def parts(blocks: Iterable[Block], indent: str = "", *, hangs: bool = False) -> Iterator[RenderableType]:
+    """For ``terminal.output``.
+
+    Args:
+        blocks: of a document.
+        indent: what precedes each line.
+        hangs: the lines of a paragraph after its first one are indented once more.
+    """
+    for block in blocks:
+        if isinstance(block, Title):
+            yield Paragraph((words(block.parts), "bold"), tag=(f"[{block.tag}]", block.role))
+        elif isinstance(block, document.Paragraph):
+            rest = indent + _STEP if hangs else indent
+            yield Paragraph(*_pieces(block), first=indent, rest=rest)
+        elif isinstance(block, Items):
+            for item in block.items:
+                yield from _item(item, indent, marked=block.marked)
+        elif isinstance(block, Group) and not block.indented:
+            yield from parts(block.blocks, indent)
+        elif isinstance(block, Group):
+            yield from parts(block.blocks[:1], indent, hangs=True)
+            yield from parts(block.blocks[1:], indent + _STEP, hangs=True)
+        elif isinstance(block, Source):
+            yield from _source(block, indent)
+        elif isinstance(block, Table):
+            yield Preformatted(_table(block), indent)
+
+
+def _item(item: Block | Iterable[Block], indent: str, *, marked: bool) -> Iterator[RenderableType]:
+    first, *rest = (item,) if isinstance(item, Block) else item
+    if marked and isinstance(first, document.Paragraph):
+        yield Paragraph(*_pieces(first), first=f"{indent}- ", rest=indent + _STEP)
+    else:
+        yield from parts((first,), indent, hangs=True)
+    yield from parts(rest, indent + _STEP, hangs=True)
+
+
+def _pieces(block: document.Paragraph) -> list[Piece]:
+    """What is in one style is one text: paths are shortened in it as a whole."""
+    found: list[tuple[str, str]] = [(f"{block.label}: ", "")] if block.label else []
+    for one in block.parts:
+        style = f"{'bold ' * one.strong}{one.role}".strip() if isinstance(one, Span) else ""
+        if found and found[-1][1] == style:
+            found[-1] = found[-1][0] + _words(one), style
+        else:
+            found.append((_words(one), style))
+    return list(found)
+
+
+def words(inlines: Iterable[Inline]) -> str:
+    """Words without their looks."""
+    return "".join(map(_words, inlines))
+
+
+def _words(one: Inline) -> str:
+    if isinstance(one, str):
+        return one
+    if isinstance(one, Place):
+        return one.words or str(one.site)
+    return f"`{one.words}`" if isinstance(one, Code) else "" if isinstance(one, Icon) else one.words
+
+
+def _table(block: Table) -> str:
+    rows = [
+        [_cell(cell, widest) for cell in row]
+        for row, widest in ((block.head, 0), *((row, block.widest) for row in block.rows))
+    ]
+    kept = [number for number in range(len(rows[0])) if any(row[number] for row in rows if number < len(row))]
+    rows = [[row[number] for number in kept if number < len(row)] for row in rows]
+    differs = [bool(row) and isinstance(row[0], Cell) and row[0].differs for row in block.rows]
+    if any(differs):
+        rows = [[mark, *row] for mark, row in zip(("", *("≠" * one for one in differs)), rows, strict=True)]
+    return terminal.table(rows, justify="right" if block.right else "left")
+
+
+def _cell(cell: Inline | Cell, widest: int) -> str:
+    shown = words(cell.parts) if isinstance(cell, Cell) else _words(cell)
+    return shortened(shown, widest) if widest else shown
+
+
+def _source(block: Source, indent: str) -> Iterator[RenderableType]:
+    lines = [line for line in block.lines if line is not None]
+    wide = max((len(line.beside) for line in lines), default=0)
+    digits = max((len(str(line.number)) for line in lines), default=0)
+    for line in block.lines:
+        if line is None:
+            yield Line(f"{indent}{'':{wide}}    {'...':>{digits}}")
+            continue
+        mark = " >" if line.decides else "->" if line.beside else "  "
+        bold = "bold" if line.decides else ""
+        start = f"{indent}{line.beside:>{wide}} {mark} {line.number:>{digits}} "
+        yield Line((start, bold or line.role), "| ", (line.words, bold))
