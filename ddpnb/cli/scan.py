@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _counted(result: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the script and count how often each rank calls each collective."""
     from ddpnb.launching import launch
-    from ddpnb.lint.scan import joined, tally
+    from ddpnb.lint.tally import joined, tally
     from ddpnb.render import scan as rendered
 
     with launch(arguments.run, backend=arguments.backend) as world:
@@ -107,39 +107,31 @@ class Files(Mapping[str, str]):
 
     def __init__(self, scripts: list[str]) -> None:
         self._texts: dict[str, str | None] = {}
-        self._roots = [_root(os.path.dirname(script)) for script in scripts]
+        self._count = 0
+        self._folders = {_root(os.path.dirname(script)): True for script in scripts}  # whether they are the project's
 
     def __getitem__(self, path: str) -> str:
-        text = self._read(path)
+        if path not in self._texts:
+            known = self._count < _MOST and os.path.isfile(path) and self._is_own(os.path.dirname(path))
+            self._texts[path] = _text(path) if known else None
+            self._count += self._texts[path] is not None
+        text = self._texts[path]
         if text is None:
             raise KeyError(path)
         return text
-
-    def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and self._read(path) is not None
 
     def __iter__(self) -> Iterator[str]:
         return (path for path, text in self._texts.items() if text is not None)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return self._count
 
-    def _read(self, path: str) -> str | None:
-        if path not in self._texts:
-            known = sum(text is not None for text in self._texts.values())
-            self._texts[path] = _text(path) if known < _MOST and self._is_own(path) else None
-        return self._texts[path]
-
-    def _is_own(self, path: str) -> bool:
-        root = next((root for root in self._roots if path.startswith(root.rstrip(os.sep) + os.sep)), None)
-        if root is None or not os.path.isfile(path):
-            return False
-        folder = os.path.dirname(path)
-        while len(folder) > len(root):
-            if os.path.basename(folder) in _NOT_OURS or os.path.exists(os.path.join(folder, "pyvenv.cfg")):
-                return False
-            folder = os.path.dirname(folder)
-        return True
+    def _is_own(self, folder: str) -> bool:
+        if folder not in self._folders:
+            installed = os.path.basename(folder) in _NOT_OURS or os.path.exists(os.path.join(folder, "pyvenv.cfg"))
+            above = os.path.dirname(folder)
+            self._folders[folder] = not installed and above != folder and self._is_own(above)
+        return self._folders[folder]
 
 
 def _root(folder: str) -> str:

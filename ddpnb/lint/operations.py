@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from ddpnb.lint import vocabulary as words
-from ddpnb.lint.matching import Token
-from ddpnb.lint.modules import Project, Ref
-from ddpnb.lint.scopes import Scope
-from ddpnb.source.branches import FUNCTIONS
-from ddpnb.source.expressions import all_arguments, dotted, keyword, last_name, shown
+from ddpnb.lint.modules import Project, Scope
+from ddpnb.source.branches import FUNCTIONS, LOOPS
+from ddpnb.source.expressions import all_arguments, dotted, keyword, last_name, whole_text
 
 _MOST_TOKENS = 200
+_DEEPEST = 40  # functions that call functions
 _FRAMEWORKS = ("accelerate", "lightning", "pytorch_lightning", "lightning_fabric", "deepspeed")
 _GROUP_MAKERS = (
     "torch.distributed.new_group()", "torch.distributed.group.WORLD", "torch.distributed.distributed_c10d.group.WORLD",
@@ -27,111 +26,99 @@ class Operations:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._known: dict[int, str | None] = {}  # by the id of a node, which the tree keeps
-        self._calling: dict[int, bool] = {}
-        self._flat: dict[tuple[str, str], tuple[Token, ...]] = {}
-        self._uses = {
-            name.partition(".")[0]
+        self._flat: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._depth = 0
+        self._calling: dict[int, bool] = {}  # by the id of a node, which the tree keeps
+        self._uses_framework = any(
+            isinstance(bound, tuple) and bound[1].startswith(_FRAMEWORKS)
             for scope in project.scopes()
-            for _, name, _ in scope.imports.values()
-            if name.startswith(_FRAMEWORKS)
-        }
+            for bound in scope.names.values()
+        )
 
     def operation(self, scope: Scope, call: ast.Call) -> str | None:
         """The collective that a call issues; None for every other call."""
-        if id(call) not in self._known:
-            self._known[id(call)] = self._operation(scope, call)
-        return self._known[id(call)]
-
-    def _operation(self, scope: Scope, call: ast.Call) -> str | None:
         ref = self.project.resolve(scope, call.func)
         if ref is not None and ref.path:
             return None
         method = last_name(call.func)
-        if ref is not None:
-            if ref.name.startswith("torch.") and not ref.name.startswith(_GROUP_MAKERS):
-                return words.operation(ref.name)
-            receiver = ref.name.rpartition(".")[0]
-            known = words.operation(ref.name) if "()" not in ref.name else None
-            if known is not None:
+        name = ref.name if ref is not None else dotted(call.func) or ""
+        receiver = name.rpartition(".")[0]
+        if ref is None and receiver == "dist":  # not bound in this file: the usual name of torch.distributed
+            return words.operation(f"torch.distributed.{method}")
+        if ref is not None and not name.startswith(_GROUP_MAKERS):
+            known = words.operation(name) if "()" not in name or name.startswith("torch.") else None
+            if known is not None or name.startswith("torch."):
                 return known
-        else:
-            written = dotted(call.func) or ""
-            receiver = written.rpartition(".")[0]
-            if receiver == "dist":  # not bound in this file: the usual name of torch.distributed
-                return words.operation(f"torch.distributed.{method}")
-        if not isinstance(call.func, ast.Attribute):
-            return None
-        return self._method(receiver, method, call)
+        return self._method(receiver, method, call) if isinstance(call.func, ast.Attribute) else None
 
     def _method(self, receiver: str, method: str, call: ast.Call) -> str | None:
         if method in words.METHODS:
             return method
         bare = receiver.rpartition(".")[2].lower().removesuffix("()")
-        if receiver.startswith(_GROUP_MAKERS) and method in words.GROUP:
-            return words.group_method(method)
         unlike_others = method.lstrip("_").startswith(("allreduce", "allgather", "alltoall"))
-        if unlike_others and bare.endswith(("pg", "group")):
+        of_group = receiver.startswith(_GROUP_MAKERS) and method in words.GROUP
+        if of_group or (unlike_others and bare.endswith(("pg", "group"))):
             return words.group_method(method)
-        if bare.endswith(("accelerator", "fabric")) and self._uses and method in words.ACCELERATOR:
-            return method
-        if bare in ("strategy", "lightningmodule") and self._uses and method in ("barrier", "all_gather", "reduce"):
-            return method
-        if receiver == "deepspeed.initialize()" and method in ("save_checkpoint", "load_checkpoint"):
-            return method
-        if method == "join" and not call.args and bare == "distributeddataparallel":
-            return "join"
-        return None
+        known = (
+            (self._uses_framework and bare.endswith(("accelerator", "fabric")) and method in words.ACCELERATOR)
+            or (self._uses_framework and bare in ("strategy", "lightningmodule") and method in words.STRATEGY)
+            or (receiver == "deepspeed.initialize()" and method in ("save_checkpoint", "load_checkpoint"))
+            or (method == "join" and not call.args and bare == "distributeddataparallel")
+        )
+        return method if known else None
 
-    def makes_calls(self, expr: ast.expr) -> bool:
+    def called(self, scope: Scope, call: ast.Call) -> list[tuple[Scope, bool]]:
+        """The project's functions that a call runs, or passes on as an argument (then True)."""
+        called = self.project.function(self.project.resolve(scope, call.func))
+        functions = [(called, False)] if called is not None else []
+        for argument in all_arguments(call):  # Thread(target=talk)
+            ref = self.project.resolve(scope, argument) if isinstance(argument, (ast.Name, ast.Attribute)) else None
+            if ref is not None and ref.path and ref.name in self.project.modules[ref.path].functions:
+                functions.append((self.project.modules[ref.path].functions[ref.name], True))
+        return functions
+
+    def makes_calls(self, expr: ast.AST) -> bool:
         """Whether an expression contains a call."""
-        calls = self._calling.get(id(expr))
-        if calls is None:
-            calls = any(isinstance(part, (ast.Call, ast.NamedExpr)) for part in ast.walk(expr))
-            self._calling[id(expr)] = calls
-        return calls
+        if id(expr) not in self._calling:
+            calls = isinstance(expr, (ast.Call, ast.NamedExpr))
+            self._calling[id(expr)] = calls or any(self.makes_calls(child) for child in ast.iter_child_nodes(expr))
+        return self._calling[id(expr)]
 
-    def tokens(self, scope: Scope, call: ast.Call) -> Sequence[Token]:
-        """The collectives (and sends) that a call stands for: its own, or those of the function that it runs."""
-        op = self.operation(scope, call)
-        if op is not None:
-            group = group_of(call)
-            return ((op, shown(group) if group is not None else ""),)
-        tokens: list[Token] = []
-        for part in (call.func, *all_arguments(call)):
-            if part is call.func or isinstance(part, (ast.Name, ast.Attribute)):  # Thread(target=talk)
-                named = self.project.resolve(scope, part)
-                called = self.project.function(named) if part is call.func or not _is_object(named) else None
-                tokens += self.all_of(called) if called is not None else ()
-        return tokens
-
-    def all_of(self, scope: Scope) -> tuple[Token, ...]:
-        """The collectives of a function and of those that it calls, in the order of the source."""
-        if scope.key in self._flat:
-            return self._flat[scope.key]
-        self._flat[scope.key] = ()  # for recursive functions
-        tokens: list[Token] = []
-        waiting: list[ast.AST] = list(reversed(scope.node.body))
+    def sequence(self, scope: Scope, nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+        """The collectives (and loops) of some statements and of the functions they call, in the order of the source."""
+        tokens: list[str] = []
+        waiting = list(reversed(list(nodes)))
         while waiting and len(tokens) < _MOST_TOKENS:
             node = waiting.pop()
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 continue
-            if isinstance(node, ast.Call):
-                tokens += self.tokens(scope, node)
+            if isinstance(node, LOOPS) and (inner := self.sequence(scope, [*node.body, *node.orelse])):
+                tokens += [whole_text(node.test if isinstance(node, ast.While) else node.iter), *inner, "end"]
+                continue
+            op = self.operation(scope, node) if isinstance(node, ast.Call) else None
+            if op is not None and isinstance(node, ast.Call):
+                tokens.append(f"{op} {group_of(node)}")
+            elif isinstance(node, ast.Call):
+                for function, _ in self.called(scope, node):
+                    tokens += self.all_of(function)
             waiting += reversed(list(ast.iter_child_nodes(node)))
-        self._flat[scope.key] = tuple(tokens)
-        return self._flat[scope.key]
+        return tuple(tokens)
+
+    def all_of(self, scope: Scope) -> tuple[str, ...]:
+        """The collectives of a function and of those that it calls."""
+        if scope.key not in self._flat and self._depth < _DEEPEST:
+            self._flat[scope.key] = ()  # for recursive functions
+            self._depth += 1
+            self._flat[scope.key] = self.sequence(scope, scope.node.body)
+            self._depth -= 1
+        return self._flat.get(scope.key, ())
 
 
-def _is_object(ref: Ref | None) -> bool:
-    return ref is not None and ref.instance
-
-
-def group_of(call: ast.Call) -> ast.expr | None:
-    """The group that a collective names; None for the default one."""
+def group_of(call: ast.Call) -> str:
+    """The group that a collective names; empty for the default one."""
     group = keyword(call, "group", "process_group")
     if group is None and last_name(call.func) == "barrier" and call.args:
         group = call.args[0]
     if group is None or isinstance(group, ast.Constant) or last_name(group) == "WORLD":
-        return None
-    return group
+        return ""
+    return whole_text(group)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ddpnb.lint import vocabulary as words
-from ddpnb.lint.sites import CollectiveSite
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.lint.scan import CollectiveSite
+from ddpnb.model.calls import NO_SITE
 from ddpnb.model.recording import Recording
 
-Place = Site | tuple[str, int]
+Place = tuple[str, int]  # a file and a line
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,12 @@ def joined(
         counts: for each rank, the number of its calls at each place.
         members: the ranks of the groups that were used at a place, if not all.
     """
-    concerned = {_pair(place): set(ranks) for place, ranks in (members or {}).items()}
-    seen: dict[tuple[str, int], dict[int, int]] = {}
+    concerned = {place: set(ranks) for place, ranks in (members or {}).items()}
+    seen: dict[Place, dict[int, int]] = {}
     for rank, places in counts.items():
         for place, count in places.items():
-            row = seen.setdefault(_pair(place), {})
-            row[rank] = row.get(rank, 0) + count
-    by_place: dict[tuple[str, int], list[CollectiveSite]] = {}
+            seen.setdefault(place, {})[rank] = count
+    by_place: dict[Place, list[CollectiveSite]] = {}
     for site in sites:
         by_place.setdefault((site.site.file, site.site.line), []).append(site)
     rows: list[Counted] = []
@@ -71,10 +70,6 @@ def _counted(file: str, line: int, sites: list[CollectiveSite], row: dict[int, i
     matched = any(condition.matched for site in sites if not site.via for condition in site.conditions)
     unequal = not free and not matched and len({count for _, count in counts}) > 1
     return Counted(file, line, ", ".join(ops), counts, unequal, tuple(sites))
-
-
-def _pair(place: Place) -> tuple[str, int]:
-    return (place.file, place.line) if isinstance(place, Site) else (place[0], place[1])
 
 
 def _same_file(path: str, other: str) -> bool:

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ddpnb.lint.modules import Project
-from ddpnb.lint.scopes import Scope
+from ddpnb.lint.modules import Project, Scope
 from ddpnb.source.branches import FUNCTIONS
 from ddpnb.source.expressions import dotted, last_name
 
@@ -159,21 +158,13 @@ class Touches:
 
     def _in_function(self, here: ast.AST, call: ast.Call, called: Scope) -> What | None:
         """A function of this file: what it does with its parameter first."""
-        names = [parameter.arg for parameter in called.parameters]
-        if called.owner:
-            names = names[1:]
-        if isinstance(here, ast.keyword):
-            name = here.arg
-        else:
-            index = next((index for index, parameter in enumerate(call.args) if parameter is here), len(names))
-            name = names[index] if index < len(names) else None
-        if not self._deep or name is None or called is self._scope or isinstance(called.node, ast.Module):
+        argument = here.value if isinstance(here, ast.keyword) else here
+        name = next((name for name, given in called.passed(call) if given is argument), None)
+        if not self._deep or name is None or called is self._scope:
             return None
         inner = Touches(self._project, called, deep=False)
-        for statement in called.node.body:
-            for touch in inner.of(statement, name):
-                return touch.what if touch.what in ("read", "changed") else None
-        return None
+        first = next((touch for statement in called.node.body for touch in inner.of(statement, name)), None)
+        return first.what if first is not None and first.what in ("read", "changed") else None
 
 
 def _outside(name: str, last: str) -> What | None:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ddpnb.lint.modules import Project
+from ddpnb.lint.modules import Project, Scope
 from ddpnb.lint.operations import Operations
-from ddpnb.lint.scopes import Scope
 from ddpnb.lint.touches import Touches
 from ddpnb.lint.works import ALWAYS_ASYNC, Kind, Work, Works, appended_to, header, inner_blocks, waits
 from ddpnb.source.branches import FUNCTIONS

@@ -1,4 +1,4 @@
-"""The meaning of names in distributed code: collectives, ranks, clocks, other rank-specific values.
+"""The meaning of names in distributed code: collectives and ranks.
 
 Names are all that a scan has: it imports nothing and runs nothing.
 """
@@ -43,6 +43,7 @@ METHODS = frozenset({
 })  # fmt: skip
 # Methods of Accelerator and Fabric objects, and of process groups; elsewhere these words are ambiguous.
 ACCELERATOR = frozenset({"gather", "reduce", "gather_object", "broadcast", "all_gather", "all_reduce", "barrier"})
+STRATEGY = frozenset({"barrier", "all_gather", "reduce"})
 GROUP = frozenset({
     "allreduce", "allgather", "alltoall", "allreduce_coalesced", "allgather_coalesced", "_allgather_base",
     "_reduce_scatter_base", "barrier", "broadcast", "reduce", "reduce_scatter", "gather", "scatter", "send", "recv",
@@ -101,12 +102,6 @@ _ENVIRONMENT = re.compile(
     r"(?:LOCAL_|GROUP_|NODE_|ROLE_|GLOBAL_|OMPI_COMM_WORLD_(?:LOCAL_|NODE_)?|PMI_|PMIX_|MV2_COMM_WORLD_(?:LOCAL_)?|"
     r"MPI_LOCAL)?RANK(?:ID)?|SLURM_(?:PROCID|LOCALID|NODEID)"
 )
-_WORLD = re.compile(r"(?:\w{1,40}_)?(?:world_size|num_processes|num_replicas|nprocs|num_ranks|n_ranks)")
-_DISTRIBUTED = re.compile(
-    r"(?:is_|use_|using_|run_|do_|enable_|has_|in_)?(?:dist(?:ributed)?|ddp|multi_?gpu|multi_?proc(?:ess)?)"
-    r"(?:_(?:mode|run|training|enabled|initialized|available|avail_and_initialized|available_and_initialized|"
-    r"is_initialized|launched))?"
-)
 
 
 def _bare(name: str) -> str:
@@ -141,18 +136,6 @@ def is_rank_variable(name: str) -> bool:
     return bool(_ENVIRONMENT.fullmatch(name[:80]))
 
 
-@lru_cache(maxsize=4096)
-def is_world_size(name: str) -> bool:
-    return bool(_WORLD.fullmatch(_bare(name))) or name == "WORLD_SIZE"
-
-
-@lru_cache(maxsize=4096)
-def is_distributed_flag(name: str) -> bool:
-    """``is_initialized``, ``distributed``, ``use_ddp``: true in every run that has ranks."""
-    bare = _bare(name)
-    return bare in ("is_initialized", "is_torchelastic_launched") or bool(_DISTRIBUTED.fullmatch(bare))
-
-
 _RANK_CALLS = frozenset({
     "torch.distributed.get_rank", "torch.distributed.get_node_local_rank", "torch.distributed.get_group_rank",
     "socket.gethostname", "os.getpid", "platform.node", "torch.cuda.current_device", "horovod.torch.rank",
@@ -167,44 +150,3 @@ def is_rank_call(name: str) -> bool:
 def is_rank_decorator(name: str) -> bool:
     """``@rank_zero_only``, ``@main_process_only``, ``@on_main_process``: the function runs on one rank."""
     return is_first(name) or _bare(name) in ("main_only", "master_only", "rank_zero_only", "only_on_master")
-
-
-# -- values that each rank determines itself
-
-_OWN = {
-    "clock": (
-        "each rank reads its own clock",
-        ("time.time", "time.monotonic", "time.perf_counter", "time.process_time", "time.time_ns", "time.monotonic_ns",
-         "time.perf_counter_ns", "datetime.datetime.now", "datetime.datetime.utcnow", "timeit.default_timer"),
-    ),
-    "random": (
-        "each rank draws its own random number, identical only with equal seeds and equal numbers of draws",
-        ("random.random", "random.randint", "random.uniform", "random.choice", "random.randrange", "numpy.random.rand",
-         "numpy.random.random", "numpy.random.randint", "numpy.random.uniform", "torch.rand", "torch.randint",
-         "torch.bernoulli", "numpy.random.choice", "torch.randn", "secrets.randbelow"),
-    ),
-    "files": (
-        "files can differ between hosts, and change while another rank writes",
-        ("os.path.exists", "os.path.isfile", "os.path.isdir", "os.path.getsize", "os.path.getmtime", "os.listdir",
-         "os.access", "glob.glob"),
-    ),
-    "memory": (
-        "each rank measures its own memory",
-        ("torch.cuda.memory_allocated", "torch.cuda.max_memory_allocated", "torch.cuda.memory_reserved",
-         "torch.cuda.mem_get_info"),
-    ),
-}  # fmt: skip
-_BY_CALL = {name: (cause, words) for cause, (words, names) in _OWN.items() for name in names}
-
-
-def own_finding(name: str) -> tuple[str, str] | None:
-    """The cause and the explanation of a call whose result is rank-specific."""
-    return _BY_CALL.get(name)
-
-
-_DATA = re.compile(r"(?:\w{0,40}_)?(?:data|ds|dl|dataset|batches|samples|stream|iterator|data_iter)|\w{0,40}loader")
-
-
-def is_data(name: str) -> bool:
-    """Whether the name suggests a source of a rank's batches."""
-    return bool(_DATA.fullmatch(name.lower()[:80]))

@@ -7,31 +7,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ddpnb.lint.modules import Project
+from ddpnb.lint.modules import Project, Scope
 from ddpnb.lint.operations import Operations
-from ddpnb.lint.scopes import Scope
 from ddpnb.source.branches import FUNCTIONS
 from ddpnb.source.expressions import dotted, keyword, last_name, shown
 
 Kind = Literal["used-before-wait", "never-waited", "thrown-away"]
 
-# For each operation the arguments that it fills or changes, and those that it only reads: (position, name).
-_FILLS = {
-    "all_reduce": (0, "tensor"), "broadcast": (0, "tensor"), "reduce": (0, "tensor"), "irecv": (0, "tensor"),
-    "all_gather": (0, "tensor_list"), "all_gather_into_tensor": (0, "output_tensor"),
-    "all_gather_single": (0, "output_tensor"), "_all_gather_base": (0, "output_tensor"),
-    "gather": (1, "gather_list"), "gather_into_tensor": (1, "gather_tensor"), "gather_single": (1, "gather_tensor"),
-    "scatter": (0, "tensor"), "reduce_scatter": (0, "output"),
-    "reduce_scatter_tensor": (0, "output"), "reduce_scatter_single": (0, "output"),
-    "_reduce_scatter_base": (0, "output"), "all_to_all": (0, "output_tensor_list"), "all_to_all_single": (0, "output"),
-    "all_reduce_coalesced": (0, "tensors"),
-}  # fmt: skip
-_READS = {
-    "isend": (0, "tensor"), "all_gather": (1, "tensor"), "all_gather_into_tensor": (1, "input_tensor"),
-    "all_gather_single": (1, "input_tensor"), "_all_gather_base": (1, "input_tensor"), "gather": (0, "tensor"),
-    "gather_into_tensor": (0, "tensor"), "gather_single": (0, "tensor"),
-    "reduce_scatter": (1, "input_list"), "reduce_scatter_tensor": (1, "input"), "reduce_scatter_single": (1, "input"),
-    "_reduce_scatter_base": (1, "input"), "all_to_all": (1, "input_tensor_list"), "all_to_all_single": (1, "input"),
+# For each operation the argument that it fills or changes, and the one that it only reads: (position, name).
+_Argument = tuple[int, str] | None
+_TENSOR, _OUTPUT, _INPUT = (0, "tensor"), (0, "output"), (1, "input")
+_GATHERED = ((0, "output_tensor"), (1, "input_tensor"))
+_ARGUMENTS: dict[str, tuple[_Argument, _Argument]] = {
+    **dict.fromkeys(("all_reduce", "broadcast", "reduce", "irecv", "scatter"), (_TENSOR, None)),
+    **dict.fromkeys(("all_gather_into_tensor", "all_gather_single", "_all_gather_base"), _GATHERED),
+    **dict.fromkeys(("gather_into_tensor", "gather_single"), ((1, "gather_tensor"), _TENSOR)),
+    **dict.fromkeys(("reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base", "all_to_all_single"),
+                    (_OUTPUT, _INPUT)),
+    "isend": (None, _TENSOR), "all_gather": ((0, "tensor_list"), (1, "tensor")),
+    "gather": ((1, "gather_list"), _TENSOR), "reduce_scatter": (_OUTPUT, (1, "input_list")),
+    "all_to_all": ((0, "output_tensor_list"), (1, "input_tensor_list")), "all_reduce_coalesced": ((0, "tensors"), None),
 }  # fmt: skip
 ALWAYS_ASYNC = frozenset({"isend", "irecv", "batch_isend_irecv"})
 _WAITING = frozenset({
@@ -104,8 +99,7 @@ class Works:
             return None
         if not isinstance(value, ast.Call) or not self.is_asynchronous(value):
             return None
-        op = self._operations.operation(self._scope, value) or ""
-        fills, reads = _tensors(value, _FILLS.get(op)), _tensors(value, _READS.get(op))
+        op, fills, reads = self.tensors_of(value)
         kind: Kind = "never-waited" if handle else "thrown-away"
         shown_names = tuple(shown(part) for part in value.args[:1])
         return Work(value, op, handle, fills, reads - fills, kind, shown_names)
@@ -124,12 +118,16 @@ class Works:
         if len(targets) != len(inner.returned):
             return None
         handle = targets[inner.place or 0]
-        op = self._operations.operation(called, inner.call) or ""
-        fills, reads = (
-            _outside(inner, called, call, targets, _tensors(inner.call, places.get(op))) for places in (_FILLS, _READS)
-        )
+        op, *inside = works.tensors_of(inner.call)
+        fills, reads = (_outside(inner, called, call, targets, names) for names in inside)
         names_shown = tuple(shown(part) for part in call.args[:1])
         return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
+
+    def tensors_of(self, call: ast.Call) -> tuple[str, set[str], set[str]]:
+        """The operation, and the variables that it fills and reads."""
+        op = self._operations.operation(self._scope, call) or ""
+        fills, reads = _ARGUMENTS.get(op, (None, None))
+        return op, _tensors(call, fills), _tensors(call, reads)
 
     def _is_bound_here(self, name: str) -> bool:
         """Whether a list is local to this function, so that no other code can wait for its entries."""
@@ -149,7 +147,7 @@ class Works:
             return False
         if last in ALWAYS_ASYNC:
             return True
-        return last in _FILLS and any(
+        return _ARGUMENTS.get(last, (None, None))[0] is not None and any(
             argument.arg == "async_op" and isinstance(argument.value, ast.Constant) and argument.value.value is True
             for argument in call.keywords
         )
@@ -254,8 +252,5 @@ def _outside(inner: _Returned, scope: Scope, call: ast.Call, targets: list[str],
         for place, target in enumerate(targets)
         if place < len(inner.returned) and place != inner.place and inner.returned[place] in names
     }
-    parameters = [parameter.arg for parameter in scope.parameters]
-    given: list[tuple[str, ast.expr]] = list(zip(parameters, call.args, strict=False))
-    given += [(part.arg, part.value) for part in call.keywords if part.arg]
-    names_outside |= {name for parameter, value in given if parameter in names and (name := dotted(value))}
-    return names_outside
+    given = scope.passed(call)
+    return names_outside | {name for parameter, value in given if parameter in names and (name := dotted(value))}

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ddpnb.lint.conditions import Condition, Doubt
-from ddpnb.lint.sites import CollectiveSite, Scan
+from ddpnb.lint.scan import CollectiveSite, Scan
 from ddpnb.lint.tally import Counted
+from ddpnb.lint.walk import Condition
 from ddpnb.model.calls import Site
 from ddpnb.model.phrases import ranks as ranks_in_words
 from ddpnb.model.split import by_value
@@ -16,12 +16,7 @@ from ddpnb.render.terminal import Paragraph, columns, output, table
 from ddpnb.render.text import one_line
 
 _MOST_PLACES = 8  # of one decision, unless all are asked for
-_HEADINGS: dict[Doubt, str] = {
-    "strong": "Rank-dependent collectives. Ranks that call them block on the ranks that do not.",
-    "weak": "Possibly uneven: ranks may call these a different number of times, and then block on each other.",
-    "none": "",
-}
-_ROLES: dict[Doubt, str] = {"strong": "error", "weak": "warning", "none": "note"}
+_HEADING = "Rank-dependent collectives. Ranks that call them block on the ranks that do not."
 
 
 def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: int | None = None) -> str:
@@ -31,12 +26,10 @@ def scan(found: Scan, *, everything: bool = False, colour: bool = False, width: 
     parts = [Paragraph((headline, "bold"))]
     for problem in found.problems:
         parts += [Paragraph(), Paragraph(f"{problem.file}:{problem.line}: not scanned: {problem.text}")]
-    for doubt in ("strong", "weak"):
-        groups = _by_decision(site for site in found.sites if site.doubt == doubt)
-        if groups:
-            parts += [Paragraph(), Paragraph((_HEADINGS[doubt], _ROLES[doubt]))]
-        for condition, sites in groups:
-            parts += [Paragraph(), *_group(condition, sites, everything)]
+    if found.marked:
+        parts += [Paragraph(), Paragraph((_HEADING, "error"))]
+    for condition, sites in _by_decision(found.marked):
+        parts += [Paragraph(), *_group(condition, sites, everything)]
     if found.unwaited:
         parts += [Paragraph(), *_unwaited(found)]
     text = output(*parts, colour=colour, width=width)
@@ -55,7 +48,7 @@ def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[
 
 def _group(condition: Condition, sites: Sequence[CollectiveSite], everything: bool) -> list[Paragraph]:
     shown = sites if everything else sites[:_MOST_PLACES]
-    parts = [Paragraph((f"{condition.file}:{condition.line}  {_decides(condition)}", "bold"), rest="    ")]
+    parts = [Paragraph((f"{condition.file}:{condition.line}  {condition}", "bold"), rest="    ")]
     parts += [Paragraph(_chain(site, condition.file), first="  - ", rest="      ") for site in shown]
     if len(sites) > len(shown):
         parts.append(Paragraph(f"  - and {len(sites) - len(shown)} more (--all)"))
@@ -64,13 +57,6 @@ def _group(condition: Condition, sites: Sequence[CollectiveSite], everything: bo
 
 def _why(reason: str, advice: str) -> list[Paragraph]:
     return [Paragraph(f"{word}: {text}", first="  ", rest="    ") for word, text in (("why", reason), ("Fix", advice))]
-
-
-def _decides(condition: Condition) -> str:
-    """The condition as text."""
-    if condition.kind == "try":
-        return f"{condition.text} swallows an exception"
-    return str(condition)
 
 
 def _chain(site: CollectiveSite, file: str) -> str:
@@ -109,7 +95,7 @@ def _rest(found: Scan, everything: bool, width: int) -> str:
 
 def _under(site: CollectiveSite) -> str:
     function = "" if site.site.function == "<module>" else f"in {site.site.function}()"
-    conditions = [str(one) for one in site.conditions if one.kind not in ("try", "finally")]
+    conditions = [str(one) for one in site.conditions if one.kind != "finally"]
     return "; ".join(filter(None, [function, *conditions]))
 
 
@@ -165,13 +151,17 @@ def to_json(found: Scan) -> dict[str, Any]:
 def _site_json(site: CollectiveSite) -> dict[str, Any]:
     decision = site.decision
     return {
-        "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": site.doubt,
+        "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": "strong" if site.marked else "none",
         "reason": site.reason, "advice": site.advice,
-        "decision": None if decision is None else asdict(decision),
-        "decisions": [asdict(condition) for condition in site.decisions],
-        "conditions": [asdict(condition) for condition in site.conditions],
+        "decision": None if decision is None else _condition(decision),
+        "decisions": [_condition(condition) for condition in site.decisions],
+        "conditions": [_condition(condition) for condition in site.conditions],
         "via": [{**_place(place), "call": call} for place, call in zip(site.via, site.through, strict=True)],
     }  # fmt: skip
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {**asdict(condition), "cause": "rank" if condition.depends_on_rank else ""}
 
 
 def _place(site: Site) -> dict[str, Any]:

@@ -45,27 +45,6 @@ def test_other_environment_variables(name):
     assert not words.is_rank_variable(name)
 
 
-@pytest.mark.parametrize("name", ["train_loader", "loader", "dataloader", "val_ds", "dataset", "self_data", "train_dl"])
-def test_data_by_name(name):
-    assert words.is_data(name)
-
-
-@pytest.mark.parametrize("name", ["parameters", "dataset_names", "metadata_keys", "steps", "loaders_count"])
-def test_no_data_by_name(name):
-    assert not words.is_data(name)
-
-
-def test_flags_and_sizes_of_a_distributed_run():
-    assert all(
-        map(words.is_distributed_flag, ("distributed", "is_initialized", "use_ddp", "is_dist_avail_and_initialized"))
-    )
-    assert not any(map(words.is_distributed_flag, ("distribution", "ddp_model", "rank")))
-    assert all(
-        map(words.is_world_size, ("world_size", "get_world_size", "WORLD_SIZE", "num_processes", "dp_world_size"))
-    )
-    assert not any(map(words.is_world_size, ("batch_size", "size")))
-
-
 @pytest.mark.parametrize(
     ("name", "op"),
     [

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ddpnb.lint.scan import Counted, scan
+from ddpnb.lint.scan import scan
+from ddpnb.lint.tally import Counted
 from ddpnb.render import scan as rendered
 
 TRAIN = """\
