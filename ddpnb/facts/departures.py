@@ -16,7 +16,6 @@ from ddpnb.model.collectives import Collective
 from ddpnb.model.findings import Hint
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.source.branches import conditions_of
 from ddpnb.source.loops import every_iteration
 from ddpnb.source.paths import parting as parting_in_text
 from ddpnb.source.paths import path_to
@@ -106,9 +105,7 @@ def _by_text(recording: Recording, collective: Collective) -> Departure:
         return Departure(Left.LOOP, gone[0], counted=True)
     if len(odd) == len(reference):
         return Departure(Left.EITHER)
-    conditions = conditions_of(recording.sources.get(where.other.file, ""), where.other.line)
-    evidence = hints.different_locals(recording, where, odd, reference, conditions)
-    return Departure(Left.SKIPPED, odd, tuple(evidence), hints.deciding_branch(recording, [where.other]))
+    return Departure(Left.SKIPPED, odd, hint=hints.deciding_branch(recording, [where.other]))
 
 
 def _path(recording: Recording, collective: Collective, side: tuple[int, ...]) -> tuple[Site, ...]:

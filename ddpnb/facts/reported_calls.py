@@ -87,11 +87,3 @@ def last_call(record: RankRecord, call: Call) -> str:
     if last is None or number > last.seq > 0:
         return f"Rank {record.rank} called no collective of {call.group} after #{number}."
     return f"Rank {record.rank}'s last call in {call.group} was {last.title}{phrases.at(last.site)}."
-
-
-def all_called(recording: Recording, call: Call, waiting: Sequence[int]) -> bool:
-    """Whether all members of a call's group are among the waiting, as far as the members are known."""
-    report = recording.report
-    default = len(call.group.ranks) == recording.world_size
-    known = report is not None and (report.world_size_known if default else call.group.key not in report.observed)
-    return known and set(call.group.ranks) <= set(waiting)

@@ -42,6 +42,10 @@ class PerRank(dict[int, T], Generic[T]):
         """These ranks only."""
         return PerRank((rank, self[rank]) for rank in sorted(set(ranks)) if rank in self)
 
+    def having(self, value: T) -> tuple[int, ...]:
+        """The ranks with this value."""
+        return tuple(rank for rank, one in self.items() if one == value)
+
     @property
     def split(self) -> Split:
         """The ranks by their values."""

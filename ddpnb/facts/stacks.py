@@ -6,6 +6,8 @@ from ddpnb.facts.standings import Standing
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.stacks import Frame, Stack
 
+_WRAPPER = "/torch/nn/parallel/distributed.py"
+
 
 def frames_of(record: RankRecord) -> tuple[Frame, ...]:
     """Those of its main thread."""
@@ -22,3 +24,8 @@ def frames_at(standing: Standing) -> tuple[Frame, ...]:
 def in_backward(standing: Standing) -> bool:
     """Whether a rank is in torch's backward; the names of the user's functions prove nothing."""
     return any("backward" in frame.function.lower() for frame in frames_at(standing) if not frame.user)
+
+
+def in_wrapper(standing: Standing) -> bool:
+    """Whether a rank is in a call of a wrapper's own, such as Join makes on ranks that have finished."""
+    return in_backward(standing) or any(frame.file.endswith(_WRAPPER) for frame in frames_at(standing))

@@ -22,7 +22,7 @@ from ddpnb.facts.missing_ranks import MissingRanks
 from ddpnb.facts.patience import PATIENCE
 from ddpnb.facts.standings import Standing, before_init
 from ddpnb.facts.waits import Wait, stuck, waits
-from ddpnb.model.calls import Call, CallState
+from ddpnb.model.calls import Call, CallState, Site
 from ddpnb.model.collectives import Collective, call_in
 from ddpnb.model.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup, StoreMade
 from ddpnb.model.rank_state import RankState
@@ -107,6 +107,11 @@ class Stop:
         groups = {call.group.key: call.group for call in self.calls.values()}
         short = {key for key, group in groups.items() if not set(group.ranks).isdisjoint(self.gone)}
         return next((rank for rank in self.waiting if self.calls[rank].group.key in short), self.waiting[0])
+
+    @property
+    def places(self) -> dict[int, Site]:
+        """Where its ranks are: those that are gone, then those that wait."""
+        return {rank: self.standings[rank].site for rank in (*self.gone, *self.waiting) if rank in self.standings}
 
     def among(self, *states: RankState) -> list[int]:
         """Its waiting ranks in these states."""

@@ -121,9 +121,10 @@ def document(parting: Parting, context: int = CONTEXT, said: FileNames | None = 
         line = Paragraph(*left, ": ", *said(one.words))
         return [line, Paragraph("only here: ", *said(one.calls))] if one.calls else line
 
+    shown = lines(parting, context)  # none of a package, whose text is not in the recording
     blocks: list[Block] = [
         Paragraph(Span(f"{title(parting)}:", strong=True), " ", *said(where(parting))),
-        Source(parting.site.file, lines(parting, context), "the source where ranks part"),
+        *([Source(parting.site.file, shown, "the source where ranks part")] if any(shown) else []),
         Items([*map(side, sides(parting)), *(Paragraph(*said(value)) for value in values(parting))], marked=False),
     ]
     if before := harmless(parting):

@@ -92,7 +92,7 @@ def ask(snap: Snapshot, asked: Sequence[Rule]) -> list[Finding]:
     given = snap.failures
     snap.findings = list(given)
     parts = {part for part in PARTS if snap.knows(part)}
-    possible = [rule for rule in asked if parts.issuperset(rule.needs) and parts.isdisjoint(rule.lacks)]
+    possible = [rule for rule in asked if parts.issuperset(rule.needs)]
     places = (
         {id(stop): place for place, stop in enumerate(snap.stops)} if any(rule.failure for rule in possible) else {}
     )

@@ -24,29 +24,28 @@ _OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILIN
 @family(EXIT_CODE_MASKED, needs=())
 def exit_status(snap: Snapshot) -> Iterable[Draft]:
     """A launcher counts what failed as success."""
-    return _printed_failure(snap) or _left_by_force(snap) or _became_zero(snap)
+    looks = (_printed_failure, _left_by_force, _became_zero)
+    return [draft for look in looks if (draft := look(snap)) is not None][:1]
 
 
-def _printed_failure(snap: Snapshot) -> list[Draft]:
+def _printed_failure(snap: Snapshot) -> Draft | None:
     """A rank exits with status 0 right after printing a traceback."""
     failed = snap.ranks.of(_last_error)
     if not failed:
-        return []
+        return None
     first = next(iter(failed.values()))[1].split(":")[0] or "a traceback"
-    return [
-        Draft(
-            say("{who} failed but exited with status 0, after {first}.", failed, first=first),
-            tuple(failed),
-            "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
-            "check how they ended. A launcher detects a failure by the exit status only.",
-            failed.of(lambda found: found[0]),
-            evidence=each(
-                failed,
-                lambda rank: f"Rank {rank} exited with status 0; the last error that it printed: {failed[rank][1]}",
-            ),
-            certainty="likely",
-        )
-    ]
+    return Draft(
+        say("{who} failed but exited with status 0, after {first}.", failed, first=first),
+        tuple(failed),
+        "Let the exception end the process (or call sys.exit(1) after printing it); join threads and child processes and "
+        "check how they ended. A launcher detects a failure by the exit status only.",
+        failed.of(lambda found: found[0]),
+        evidence=each(
+            failed,
+            lambda rank: f"Rank {rank} exited with status 0; the last error that it printed: {failed[rank][1]}",
+        ),
+        certainty="likely",
+    )
 
 
 def _last_error(record: RankRecord) -> tuple[Site, str] | None:
@@ -65,49 +64,43 @@ def _last_error(record: RankRecord) -> tuple[Site, str] | None:
     return user_line("\n".join(told[: end + 1])), shortened(told[end], 200)
 
 
-def _left_by_force(snap: Snapshot) -> list[Draft]:
+def _left_by_force(snap: Snapshot) -> Draft | None:
     """All processes exit with status 0, some of them inside a call that the others did not reach."""
     if not all(left_quietly(record) for record in snap.ranks.values()):
-        return []
+        return None
     last = snap.ranks.of(lambda record: next((call for call in reversed(record.calls) if call.seq), None))
     lost = last.of(lambda call: call if call.state is not CallState.COMPLETED else None)
     reached = max((call.seq for call in lost.values()), default=0)
     first = tuple(rank for rank, call in last.items() if call.seq < reached)
     if not first:
-        return []
-    return [
-        Draft(
-            say("{who} exited with status 0 in the middle of the run.", first),
-            first,
-            "Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
-            snap.ranks.among(first).of(last_site),
-            evidence=each(
-                lost, lambda rank: f"Rank {rank} was in {lost[rank].title} then, and exited with status 0 too."
-            ),
-        )
-    ]
+        return None
+    return Draft(
+        say("{who} exited with status 0 in the middle of the run.", first),
+        first,
+        "Exit with a non-zero status when training failed: no os._exit(0) or sys.exit(0) in a finally.",
+        snap.ranks.among(first).of(last_site),
+        evidence=each(lost, lambda rank: f"Rank {rank} was in {lost[rank].title} then, and exited with status 0 too."),
+    )
 
 
-def _became_zero(snap: Snapshot) -> list[Draft]:
+def _became_zero(snap: Snapshot) -> Draft | None:
     """A number that the system cuts to 0 was to say that the program failed."""
     cut = snap.ranks.of(lambda record: e if (e := record.ending) is not None and e.asked and not e.code else None)
     if not cut:
-        return []
+        return None
     asked = next(iter(cut.values())).asked
-    return [
-        Draft(
-            say(
-                "{who} exited with status 0 although the code was {asked}: the system keeps one byte of it.",
-                cut,
-                asked=asked,
-            ),
-            tuple(cut),
-            "Exit with a status between 1 and 255 if this was a failure: a launcher counts 0 as success.",
-            snap.ranks.among(cut).of(last_site),
-            evidence=each(cut, lambda rank: f"Rank {rank} {cut[rank]}."),
-            severity="warning",
-        )
-    ]
+    return Draft(
+        say(
+            "{who} exited with status 0 although the code was {asked}: the system keeps one byte of it.",
+            cut,
+            asked=asked,
+        ),
+        tuple(cut),
+        "Exit with a status between 1 and 255 if this was a failure: a launcher counts 0 as success.",
+        snap.ranks.among(cut).of(last_site),
+        evidence=each(cut, lambda rank: f"Rank {rank} {cut[rank]}."),
+        severity="warning",
+    )
 
 
 def left_quietly(record: RankRecord) -> bool:

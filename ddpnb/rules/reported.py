@@ -30,7 +30,7 @@ _FIRST = (
 )
 
 
-@family(cause=True, needs=())
+@family(failure=True, cause=True, needs=())
 def unattributed(snap: Snapshot) -> Iterable[Draft]:
     """The causes of a failure that unknown ranks wrote, the most telling first.
 
@@ -49,7 +49,9 @@ def unattributed(snap: Snapshot) -> Iterable[Draft]:
         for code, (one, place) in explained.items()
         if code not in known and (code not in _OF_TIME_OUTS or not errors)
     ]
-    yield from causes if causes or errors else _plain(snap.recording, report.endings)
+    if not causes and not errors:
+        causes = [one for one in [_plain(snap.recording, report.endings)] if one is not None]
+    yield from causes
 
 
 def _explained(messages: Sequence[str], endings: Sequence[Ending]) -> list[tuple[Explained, str]]:
@@ -92,7 +94,7 @@ def _cause(explained: Explained, place: str, silent: Finding | None) -> Draft:
     )
 
 
-def _plain(recording: Recording, endings: Sequence[Ending]) -> Iterable[Draft]:
+def _plain(recording: Recording, endings: Sequence[Ending]) -> Draft | None:
     """A process of an unknown rank failed, with an error of the user's own or a signal."""
     waits = any(call.state is CallState.WAITING for record in recording.ranks.values() for call in record.calls)
     failed = [
@@ -103,7 +105,7 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> Iterable[Draft]:
         and not (waits and ending.how == "died" and ending.code == -signal.SIGABRT)  # how the watchdog ends a rank
     ]
     if not failed:
-        return
+        return None
     # A connection that was lost follows from the end of another.
     own = [ending for ending in failed if not is_consequence(RankRecord(0, ending=ending, reported=True))]
     first = own[0] if own else failed[0]
@@ -125,7 +127,7 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> Iterable[Draft]:
         summary = phrases.sentence(f"A rank {phrases.ended(first)}{_place(first)}")
     if own and first.how in ("died", "ended") and message:
         evidence.append(phrases.sentence(f"The log says: {message}"))
-    yield Draft(summary, remedy=remedy, evidence=evidence, kind=kind, certainty="likely")
+    return Draft(summary, remedy=remedy, evidence=evidence, kind=kind, certainty="likely")
 
 
 def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str, ...]:

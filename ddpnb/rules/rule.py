@@ -19,11 +19,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from typing import Any
 
 from ddpnb.facts.once import once
 from ddpnb.facts.places import Placed
 from ddpnb.facts.snapshot import Part, PerRank, Snapshot
+from ddpnb.facts.standings import Standing
 from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, Site
@@ -34,6 +36,10 @@ from ddpnb.model.split import by_value, split
 
 FEW = 8  # ranks with a line of their own
 MOST_WORDS = 20  # of a summary: it is the title of a card
+#: In ``refines``: calls with one number that differ.
+MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+#: In ``after``: how models, hooks and threads were set up, which may be why calls differ.
+SET_UP = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP412", "DDP416")
 #: In ``after``: any reason why ranks failed or are blocked.
 FAILURE = "failure"
 #: In ``after``: any error; such a rule is asked after all others.
@@ -46,8 +52,7 @@ class Rule:
 
     ``kinds``: what it may find. ``after``: it is not asked where an error of one of these codes (or ``FAILURE``) was found,
     which is its cause. ``refines``: it is asked after these codes, and may put a more specific finding in their place.
-    ``needs``: without these facts of at least one rank it is not asked. ``lacks``: where one of these facts is known, neither.
-    ``failure``: it says why ranks failed or are blocked. ``gives``: codes of other rules' findings that it puts in the place of
+    ``needs``: without these facts of at least one rank it is not asked. ``failure``: it says why ranks failed or are blocked. ``gives``: codes of other rules' findings that it puts in the place of
     one that it refines. ``cause``: it is asked after all other failures, and what it finds is their cause and comes before them.
     """
 
@@ -56,7 +61,6 @@ class Rule:
     after: tuple[str, ...] = ()
     refines: tuple[str, ...] = ()
     needs: tuple[Part, ...] = ("events",)
-    lacks: tuple[Part, ...] = ()
     failure: bool = False
     gives: tuple[str, ...] = ()
     cause: bool = False
@@ -75,47 +79,48 @@ Find = Callable[[Snapshot], "Iterable[Draft]"]
 RULES: list[Rule] = []
 
 
-def rule(
-    code: str,
-    name: str,
-    *,
-    after: tuple[str, ...] = (),
-    refines: tuple[str, ...] = (),
-    needs: tuple[Part, ...] = ("events",),
-    lacks: tuple[Part, ...] = (),
-    failure: bool = False,
-    **declared: Any,
-) -> Callable[[Find], Find]:
+def rule(code: str, name: str, *, severity: Severity = "error", **how: Any) -> Callable[[Find], Find]:
     """Register a rule under one code.
 
     Args:
         code: such as ``"DDP107"``. Its page is ``catalogue/pages/DDP107.md``.
         name: such as ``"version-mismatch"``.
-        after: codes whose findings are the cause of this one: it is not asked where one of them was found as an error.
-        refines: codes of findings that it replaces by a more specific one.
-        needs: facts without which it is not asked.
-        lacks: facts with which it is not asked.
-        failure: it says why ranks failed or are blocked.
-        **declared: further fields of ``FindingType``: ``severity``, ``supersedes``, ``after_patience`` ...
+        severity: of its findings.
+        **how: further fields of ``Rule`` (``after``, ``refines``, ``needs`` ...) and of ``FindingType`` (``supersedes`` ...).
     """
-    kind = FindingType(code, name, **declared)
-    return family(kind, after=after, refines=refines, needs=needs, lacks=lacks, failure=failure)
+    own = {field.name for field in fields(Rule)}
+    declared = {field: how.pop(field) for field in [*how] if field not in own}
+    return family(FindingType(code, name, severity, **declared), **how)
 
 
-def family(
-    *kinds: FindingType,
-    after: tuple[str, ...] = (),
-    refines: tuple[str, ...] = (),
-    needs: tuple[Part, ...] = ("events",),
-    lacks: tuple[Part, ...] = (),
-    failure: bool = False,
-    gives: tuple[str, ...] = (),
-    cause: bool = False,
-) -> Callable[[Find], Find]:
-    """Register a rule under several codes, one of which each of its Drafts names (``Draft.kind``)."""
+def family(*kinds: FindingType, **how: Any) -> Callable[[Find], Find]:
+    """Register a rule under several codes, one of which each of its Drafts names (``Draft.kind``); ``how``: as for ``rule``."""
 
     def add(find: Find) -> Find:
-        RULES.append(Rule(kinds, find, after, refines, needs, lacks, failure or cause, gives, cause))
+        RULES.append(Rule(kinds, find, **how))
+        return find
+
+    return add
+
+
+Refine = Callable[[Snapshot, Finding], "Draft | None"]
+
+
+def refine(*kinds: FindingType, refines: tuple[str, ...], **how: Any) -> Callable[[Refine], Refine]:
+    """Register a rule that is asked about each finding of these codes: for a more specific one in its place, or None.
+
+    Args:
+        *kinds: which of them it may be; none if it gives findings of other rules, or the same with other words.
+        refines: the codes.
+        **how: as for ``rule``.
+    """
+
+    def add(find: Refine) -> Refine:
+        @wraps(find)
+        def every(snap: Snapshot) -> Iterable[Draft]:
+            return (draft for finding in snap.found(*refines) if (draft := find(snap, finding)) is not None)
+
+        family(*kinds, refines=refines, failure=True, **how)(every)
         return find
 
     return add
@@ -125,7 +130,7 @@ def family(
 class Draft:
     """What a rule has found, in facts; the engine makes a Finding of it.
 
-    ``at``: where each rank is: an event, a call, a sample, or a Site. ``sides``: ranks that differ where nobody is at fault.
+    ``at``: where each rank is: an event, a call, a sample, or a Site; left out: where those of ``stop`` are. ``sides``: ranks that differ where nobody is at fault.
     ``kind``: of a family, which of its kinds it is. ``instead``: the finding in whose place it comes. ``first``,
     ``also``: further places, before and after those.
     ``stop``: of a failure, the stop that it explains.
@@ -155,8 +160,9 @@ class Draft:
         """As a Finding of its kind, or of the only one of its rule: with places, and the open question of a tie."""
         kind = self.kind or kinds[0]
         sides = () if self.culprits else self.sides
-        named = dict.fromkeys((*self.culprits, *self.waiting, *self.at))
-        places = ((rank, _site(self.at[rank])) for rank in named if rank in self.at)
+        at = self.at or (self.stop.places if self.stop is not None else {})
+        named = dict.fromkeys((*self.culprits, *self.waiting, *at))
+        places = ((rank, _site(at[rank])) for rank in named if rank in at)
         return Finding(
             kind,
             self.summary,
@@ -196,7 +202,8 @@ def of_samples(samples: Mapping[int, Sample], summary: str, culprits: Sequence[i
     """
     waiting = () if more.get("sides") and not culprits else phrases.besides(sorted(samples), culprits)
     moments = tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items()))
-    return Draft(summary, culprits, remedy, samples, waiting=waiting, moments=moments, **more)
+    fields: dict[str, Any] = {"at": samples, "waiting": waiting, "moments": moments, **more}
+    return Draft(summary, tuple(culprits), remedy, **fields)
 
 
 _FIELDS = frozenset(one.name for one in fields(Finding))
@@ -214,14 +221,17 @@ def refined(instead: Finding, kind: FindingType | None = None, **changes: Any) -
     return Refined(instead.summary, kind=kind, instead=instead, changes=changes)
 
 
-def explained(instead: Finding, by: Finding, **changes: Any) -> Refined:
+def explained(instead: Finding, causes: Iterable[Finding], **changes: Any) -> Refined | None:
     """The Draft that puts the cause of a failure in its place, with what was observed of the failure as evidence.
 
     Args:
         instead: the failure.
-        by: its cause, which another rule has found.
+        causes: what another rule has found, of which the first is taken; None if there is none.
         **changes: fields of ``Finding``, for those of the cause.
     """
+    by = next(iter(causes), None)
+    if by is None:
+        return None
     evidence = (*by.evidence, *phrases.observed(instead)[:2])
     return Refined(by.summary, instead=instead, by=by, changes={"evidence": evidence, **changes})
 
@@ -229,8 +239,8 @@ def explained(instead: Finding, by: Finding, **changes: Any) -> Refined:
 @once
 def findings_of(recording: Recording, find: Find) -> tuple[Finding, ...]:
     """What one rule finds in a Recording, asked alone: for what explains a failure by it."""
-    kinds = next(one.kinds for one in RULES if one.find is find)
-    return tuple(draft.finding(kinds) for draft in find(Snapshot(recording)))
+    rule = next(one for one in RULES if find in (one.find, getattr(one.find, "__wrapped__", None)))
+    return tuple(draft.finding(rule.kinds) for draft in rule.find(Snapshot(recording)))
 
 
 def say(text: str, who: Iterable[int] = (), **words: Any) -> str:
@@ -249,6 +259,11 @@ def say(text: str, who: Iterable[int] = (), **words: Any) -> str:
     return text.format(who=phrases.ranks(subject, capital=text.startswith("{who}")), **named)
 
 
+def waited_for(ranks: Sequence[int], waiting: Sequence[int]) -> str:
+    """``; ranks 0 and 2 wait for it``, as the end of a sentence about ranks; empty if none waits."""
+    return say("; {who} [waits|wait] for {it}", waiting, it=phrases.verb(ranks, "it", "them")) if waiting else ""
+
+
 def title(*versions: str) -> str:
     """The first of these sentences that is short enough for a title, or the last one: put what is in the evidence too last."""
     return next((one for one in versions if len(one.split()) <= MOST_WORDS), versions[-1])
@@ -260,6 +275,14 @@ _VERB = re.compile(r"\[([^|\]\[]*)\|([^\]\[]*)\]")
 def each(ranks: Iterable[int], line: Callable[[int], str]) -> tuple[str, ...]:
     """A line of evidence about each of the first ranks."""
     return tuple(line(rank) for rank in list(ranks)[:FEW])
+
+
+def in_calls(calls: Mapping[int, Call], standings: Mapping[int, Standing], is_: str = "is") -> tuple[str, ...]:
+    """In which calls ranks are, or were, a line each."""
+    return each(
+        calls,
+        lambda rank: f"Rank {rank} {is_} in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
+    )
 
 
 def alike(text: str, words: Mapping[int, Mapping[str, str]]) -> tuple[str, ...]:

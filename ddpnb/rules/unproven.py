@@ -19,6 +19,7 @@ from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.hangs.blocked import may_be_unseen
 from ddpnb.rules.outcome import outcome_of
+from ddpnb.rules.rule import say, waited_for
 
 _OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
 _ELSEWHERE = (RankState.BLOCKED, RankState.UNRESPONSIVE)
@@ -83,16 +84,11 @@ def sentence(recording: Recording, finding: Finding) -> str:
     if first.record.process.activity == "stopped":
         what = ", stopped (SIGSTOP)"
     at = phrases.at(first.site) if first.site != NO_SITE and len({standing[rank].site for rank in ranks}) == 1 else ""
-    has = phrases.verb(ranks, "has", "have")
-    waiting = finding.waiting
-    others = (
-        f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(ranks, 'it', 'them')}"
-        if waiting
-        else ""
-    )
     what += f" (it may be in {', '.join(first.record.unseen)})" if may_be_unseen(first) else ""
     idle_s = min(standing[rank].idle_s for rank in ranks)
-    return f"{phrases.ranks(ranks)} {has} waited {idle_s:.0f} s{what}{at}{others}; not proven"
+    text = "{ranks} [has|have] waited {seconds:.0f} s{what}{at}{others}; not proven"
+    others = waited_for(ranks, finding.waiting)
+    return say(text, ranks, ranks=tuple(ranks), seconds=idle_s, what=what, at=at, others=others)
 
 
 def _called(record: RankRecord) -> str:

@@ -204,11 +204,6 @@ def candidates(source: str, line: int, ended: bool = False) -> list[tuple[int, s
     ]
 
 
-def conditions_of(source: str, line: int) -> str:
-    """The whole text of all conditions in ``candidates``."""
-    return " ".join([text for _, text in guards_of(source, line)] + [text for _, _, text in ways_around(source, line)])
-
-
 def other_ways(source: str, line: int) -> bool:
     """Whether something that ``candidates`` does not list may keep a rank from ``line``.
 

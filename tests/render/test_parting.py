@@ -108,3 +108,11 @@ def test_of_a_recording():
     )
     with pytest.raises(UsageError):
         ddpnb.partings("hang.ddpnb")
+
+
+def test_of_a_package_whose_text_is_not_known():
+    """The recording holds the text of the user's own files: the decision is named without its lines."""
+    found = hang(replace(USUAL, parting=replace(SKIPS, source=(), text="")))
+    shown = str(found)
+    assert "Ranks part at a decision: train.py:8 in train" in shown and "Rank 2 went another way: line 9" in shown
+    assert " | " not in shown and "```" not in found.to_markdown()

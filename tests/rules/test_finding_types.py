@@ -30,7 +30,9 @@ def test_every_page_has_a_type_or_belongs_to_messages():
 
 def test_every_type_is_declared_once():
     sources = [path.read_text() for path in Path(ddpnb.rules.__path__[0]).rglob("*.py")]
-    codes = re.findall(r'^(?:\w+ = FindingType|@rule)\(\s*"(DDP\d{3})"', "\n".join(sources), re.MULTILINE)
+    codes = re.findall(
+        r'^(?:\w+ = FindingType|@rule|@hang\(FindingType)\(\s*"(DDP\d{3})"', "\n".join(sources), re.MULTILINE
+    )
     assert sorted(codes) == sorted(declared())
 
 

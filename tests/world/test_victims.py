@@ -44,6 +44,7 @@ CASES = {
     ("groups.py", "other_members"): ("DDP108", [1]),
     ("groups.py", "absent"): ("DDP102", [3]),
     ("groups.py", "too_large"): ("DDP102", [0, 1, 2, 3]),
+    ("pipeline.py", "one_micro_batch_more"): ("DDP307", [3]),
     ("p2p.py", "both_receive"): ("DDP307", [0, 1]),
     ("p2p.py", "ring"): ("DDP307", [0, 1, 2, 3]),
     ("p2p.py", "other_tag"): ("DDP307", [0, 1]),

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import frames_of
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.startup import UsedAfterFork
-from ddpnb.model.findings import Finding
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.rule import Draft, refined, rule, title
+from ddpnb.rules.rule import Draft, refine, refined, say, title
 
 _LIBRARIES = re.compile(
     r"/(wandb|mlflow|tensorboard|tensorboardX|huggingface_hub|datasets|neptune|comet_ml|clearml|swanlab|trackio)/"
@@ -27,71 +26,61 @@ _CALLED_SO = re.compile(
 _NEAR = 3  # of the user's frames
 
 
-@rule("DDP109", "used-after-fork", after_patience=True, refines=("DDP313", "DDP314"), failure=True)
-def used_after_fork(snap: Snapshot) -> Iterable[Draft]:
+USED_AFTER_FORK = FindingType("DDP109", "used-after-fork", after_patience=True)
+LOGGER_ON_ALL_RANKS = FindingType("DDP702", "logger-on-all-ranks", after_patience=True)
+
+
+@refine(USED_AFTER_FORK, refines=("DDP313", "DDP314"))
+def used_after_fork(snap: Snapshot, finding: Finding) -> Draft | None:
     """A child that was forked uses the group of its parent."""
-    for finding in blocked_alone(snap, "DDP313", "DDP314"):
-        used = snap.last(UsedAfterFork).among(finding.culprits)
-        if not used:
-            continue
-        rank, event = next(iter(used.items()))
-        site = event.site if event.site != NO_SITE else snap.standings[rank].site
-        yield refined(
-            finding,
-            summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}.",
-            evidence=(
-                "The backend's threads do not exist in the forked process, so it is blocked forever.",
-                *finding.evidence,
-            ),
-            where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
-            remedy="Call collectives only in the process that created the group; start workers with the 'spawn' context, and "
-            "let them create their own group.",
-        )
+    used = snap.last(UsedAfterFork).among(finding.culprits)
+    if not used or in_a_call(snap, finding):
+        return None
+    rank, event = next(iter(used.items()))
+    site = event.site if event.site != NO_SITE else snap.standings[rank].site
+    return refined(
+        finding,
+        summary=f"A process that rank {rank} forked uses the rank's process group{phrases.at(site)}.",
+        evidence=(
+            "The backend's threads do not exist in the forked process, so it is blocked forever.",
+            *finding.evidence,
+        ),
+        where=((rank, site), *((r, s) for r, s in finding.where if r != rank)),
+        remedy="Call collectives only in the process that created the group; start workers with the 'spawn' context, and "
+        "let them create their own group.",
+    )
 
 
-def blocked_alone(snap: Snapshot, *codes: str) -> list[Finding]:
-    """The findings of these codes, but for ranks of which it is known in which call they wait: nothing else explains that."""
+def in_a_call(snap: Snapshot, finding: Finding) -> bool:
+    """Whether it is known of a culprit in which call it waits: nothing else explains that."""
     standings = snap.standings
-    return [
-        finding
-        for finding in snap.found(*codes)
-        if not any(rank in standings and standings[rank].function for rank in finding.culprits)
-    ]
+    return any(rank in standings and standings[rank].function for rank in finding.culprits)
 
 
-@rule(
-    "DDP702",
-    "logger-on-all-ranks",
-    after_patience=True,
-    after=("DDP109", "DDP317", "DDP505", "DDP507", "DDP707"),
+@refine(
+    LOGGER_ON_ALL_RANKS,
     refines=("DDP313",),
-    failure=True,
+    after=("DDP109", "DDP317", "DDP505", "DDP507", "DDP707"),
     needs=("stacks",),
 )
-def logger_on_all_ranks(snap: Snapshot) -> Iterable[Draft]:
+def logger_on_all_ranks(snap: Snapshot, finding: Finding) -> Draft | None:
     """A library for logging or downloads blocks; by the name of a function alone it is a guess."""
-    for finding in blocked_alone(snap, "DDP313"):
-        frames = snap.ranks.among(finding.culprits).of(_logger_frame)
-        if not frames:
-            guess = _by_name(snap, finding)
-            if guess:
-                yield refined(finding, finding.type, evidence=(*finding.evidence, guess))
-            continue
-        culprits = tuple(frames)
-        frame = frames[culprits[0]]
-        site = next((f.site for f in reversed(frames_of(snap.ranks[culprits[0]])) if f.user), frame.site)
-        yield refined(
-            finding,
-            culprits=culprits,
-            summary=title(
-                *(
-                    f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'is', 'are')} blocked in {frame.function}(), the start "
-                    f"of a logger or a download{at}."
-                    for at in (phrases.at(site), "")
-                )
-            ),
-            remedy="Start loggers and downloads on rank 0 only (if rank == 0: ...; then dist.barrier()), or give each rank its own run.",
-        )
+    if in_a_call(snap, finding):
+        return None
+    frames = snap.ranks.among(finding.culprits).of(_logger_frame)
+    if not frames:
+        guess = _by_name(snap, finding)
+        return refined(finding, finding.type, evidence=(*finding.evidence, guess)) if guess else None
+    culprits = tuple(frames)
+    frame = frames[culprits[0]]
+    site = next((f.site for f in reversed(frames_of(snap.ranks[culprits[0]])) if f.user), frame.site)
+    text = "{who} [is|are] blocked in {function}(), the start of a logger or a download{at}."
+    return refined(
+        finding,
+        culprits=culprits,
+        summary=title(*(say(text, culprits, function=frame.function, at=at) for at in (phrases.at(site), ""))),
+        remedy="Start loggers and downloads on rank 0 only (if rank == 0: ...; then dist.barrier()), or give each rank its own run.",
+    )
 
 
 def _logger_frame(record: RankRecord) -> Frame | None:

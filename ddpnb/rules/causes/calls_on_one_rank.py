@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpnb.facts.departures import jumped
@@ -12,10 +11,11 @@ from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stacks import frames_at, in_backward
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
+from ddpnb.model.findings import Finding
 from ddpnb.rules.divergence.optimizers import STATE_ON_ONE_RANK
 from ddpnb.rules.divergence.replicas import replicas
 from ddpnb.rules.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED
-from ddpnb.rules.rule import Draft, explained, family, findings_of, refined
+from ddpnb.rules.rule import MISMATCHES, SET_UP, Draft, explained, findings_of, refine, refined, say
 
 _SHARDED = (
     "/torch/distributed/checkpoint/",
@@ -26,61 +26,57 @@ _SHARDED = (
 _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|consolidate")
 
 
-_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
-_CAUSES_OF_CALLS = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP412", "DDP416")
-
-
-@family(after=_CAUSES_OF_CALLS, refines=("DDP301", "DDP308"), failure=True, gives=("DDP407", "DDP408"))
-def not_synchronised(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=("DDP301", "DDP308"), after=SET_UP, gives=("DDP407", "DDP408"))
+def not_synchronised(snap: Snapshot, finding: Finding) -> Draft | None:
     """Others wait in backward for gradients that a rank does not send: bypassed, under no_sync, unused."""
-    for finding in snap.found("DDP301", "DDP308"):
-        known = parting(snap.recording, finding.culprits, finding.waiting)
-        ranks = snap.ranks.among(finding.waiting or finding.concerned)
-        waits = any(in_backward(snap.standings[rank]) for rank in ranks)
-        differs = known is not None and known.kind == "operation"
-        uneven = finding.code == "DDP308"
-        # A rank that left its loop is in other micro-batches from there on.
-        if not (waits or differs or uneven) or (uneven and jumped(snap.recording, finding.culprits, finding.waiting)):
-            continue
-        for better in findings_of(snap.recording, replicas):
-            if better.type in (FORWARD_BYPASSED, SYNC_SKIPPED):
-                yield explained(finding, better, collective=finding.collective)
-                break
+    known = parting(snap.recording, finding.culprits, finding.waiting)
+    ranks = snap.ranks.among(finding.waiting or finding.concerned)
+    waits = any(in_backward(snap.standings[rank]) for rank in ranks)
+    differs = known is not None and known.kind == "operation"
+    uneven = finding.code == "DDP308"
+    # A rank that left its loop is in other micro-batches from there on.
+    if not (waits or differs or uneven) or (uneven and jumped(snap.recording, finding.culprits, finding.waiting)):
+        return None
+    causes = (one for one in findings_of(snap.recording, replicas) if one.type in (FORWARD_BYPASSED, SYNC_SKIPPED))
+    return explained(finding, causes, collective=finding.collective)
 
 
-@family(
-    after=(*_CAUSES_OF_CALLS, "DDP407", "DDP408"),
-    refines=(*_MISMATCHES, "DDP301"),
-    failure=True,
+@refine(
+    refines=(*MISMATCHES, "DDP301"),
+    after=(*SET_UP, "DDP407", "DDP408"),
     gives=("DDP605",),
     needs=("stacks",),
 )
-def state_of_one(snap: Snapshot) -> Iterable[Draft]:
+def state_of_one(snap: Snapshot, finding: Finding) -> Draft | None:
     """A sharded state is gathered on some ranks only."""
     standings = snap.standings
-    for finding in snap.found(*_MISMATCHES, "DDP301"):
-        alone = tuple(sorted(rank for rank in finding.concerned if rank in standings and _gathers(standings[rank])))
-        others = phrases.besides(sorted(finding.concerned), alone)
-        if not alone or not others:
-            continue
-        # Fewer ranks that gather did what the others do not; as many may be right, or the others.
-        few, tied = len(alone) < len(others), len(alone) == len(others)
-        culprits, waiting = ((), ()) if tied else (alone, others) if few else (others, alone)
-        sides = tuple(sorted((others, alone))) if tied else ()
-        order = [*culprits, *phrases.besides((*others, *alone), culprits)]
-        yield refined(
-            finding,
-            replace(STATE_ON_ONE_RANK, extra_call=few),
-            culprits=culprits,
-            waiting=waiting,
-            sides=sides,
-            evidence=(*phrases.observed(finding), *phrases.undecided(sides)),
-            summary=f"{phrases.ranks(alone, True)} {phrases.verb(alone, 'gathers', 'gather')} a sharded state"
-            f"{phrases.at(standings[alone[0]].site)}; {phrases.ranks(others)} never {phrases.verb(others, 'takes', 'take')} part.",
-            where=tuple(snap.at(order).items()),
-            remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
-            certainty="likely",
-        )
+    alone = tuple(sorted(rank for rank in finding.concerned if rank in standings and _gathers(standings[rank])))
+    others = phrases.besides(sorted(finding.concerned), alone)
+    if not alone or not others:
+        return None
+    # Fewer ranks that gather did what the others do not; as many may be right, or the others.
+    few, tied = len(alone) < len(others), len(alone) == len(others)
+    culprits, waiting = ((), ()) if tied else (alone, others) if few else (others, alone)
+    sides = tuple(sorted((others, alone))) if tied else ()
+    order = [*culprits, *phrases.besides((*others, *alone), culprits)]
+    return refined(
+        finding,
+        replace(STATE_ON_ONE_RANK, extra_call=few),
+        culprits=culprits,
+        waiting=waiting,
+        sides=sides,
+        evidence=(*phrases.observed(finding), *phrases.undecided(sides)),
+        summary=say(
+            "{who} [gathers|gather] a sharded state{at}; {others} never {take} part.",
+            alone,
+            at=phrases.at(standings[alone[0]].site),
+            others=others,
+            take=phrases.verb(others, "takes", "take"),
+        ),
+        where=tuple(snap.at(order).items()),
+        remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
+        certainty="likely",
+    )
 
 
 def _gathers(standing: Standing) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,13 +16,11 @@ from ddpnb.model.collectives import call_in
 from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.split import by_value, split
-from ddpnb.rules.rule import Draft, family, refined, title
+from ddpnb.model.split import split
+from ddpnb.rules.rule import MISMATCHES, SET_UP, Draft, refine, refined, title
 
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)
 
-_OF_CALLS = ("DDP301", "DDP302", "DDP303", "DDP304", "DDP305", "DDP306")
-_OTHER_CAUSES = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP407", "DDP408", "DDP411", "DDP412", "DDP416", "DDP605")
 _CONTEXT = (8, 4, 2, 1)  # calls before a compilation, by which the calls that usually follow are found
 _FEW = 4  # ranks that are described
 
@@ -43,24 +41,16 @@ class _Own:
         return self.made[-1]
 
 
-@family(
+@refine(
     COMPILED_DIFFERENTLY,
-    after=_OTHER_CAUSES,
-    refines=_OF_CALLS,
-    failure=True,
+    refines=("DDP301", *MISMATCHES, "DDP306"),
+    after=(*SET_UP, "DDP407", "DDP408", "DDP411", "DDP605"),
 )
-def compiled_differently(snap: Snapshot) -> Iterable[Draft]:
+def compiled_differently(snap: Snapshot, finding: Finding) -> Draft | None:
     """What ranks compiled alone is the cause of their calls, or belongs to the evidence."""
-    if any(record.events(Compilation) for record in snap.ranks.values()):
-        drafts = (
-            _alone_compiled(snap, finding) for finding in snap.found(*_OF_CALLS) if finding.collective is not None
-        )
-        yield from (draft for draft in drafts if draft is not None)
-
-
-def _alone_compiled(snap: Snapshot, finding: Finding) -> Draft | None:
     recording, standings = snap.recording, snap.standings
-    assert finding.collective is not None
+    if finding.collective is None or not any(record.events(Compilation) for record in snap.ranks.values()):
+        return None
     ranks = sorted(finding.concerned & set(recording.ranks))
     now: dict[int, Call] = {}
     for rank in ranks:
@@ -114,7 +104,10 @@ def _alone(recording: Recording, now: Mapping[int, Call], backward: frozenset[Si
         return {}
     counts = {rank: Counter((one.site, one.library) for one in some) for rank, some in made.items()}
     calls = {call.site: call for call in now.values()}
-    known = by_value((rank, one) for rank, some in made.items() for one in dict.fromkeys(map(_function, some)))
+    known: dict[tuple[object, ...], list[int]] = {}
+    for rank, some in made.items():
+        for function in dict.fromkeys(map(_function, some)):
+            known.setdefault(function, []).append(rank)
 
     @cache
     def least(function: tuple[object, ...], key: tuple[Site, str]) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.events.models import ModelWrapped
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import Recording
 from ddpnb.rules.divergence.call_swaps import CONCURRENT_USE, concurrent_use
 from ddpnb.rules.divergence.comm_hooks import comm_hooks
@@ -16,78 +17,53 @@ from ddpnb.rules.divergence.devices import devices
 from ddpnb.rules.divergence.model_differs import model_differs
 from ddpnb.rules.divergence.stale_parameters import stale_parameters
 from ddpnb.rules.divergence.sync_batchnorm import sync_batchnorm
-from ddpnb.rules.rule import Draft, explained, family, findings_of, refined
+from ddpnb.rules.rule import MISMATCHES, Draft, explained, findings_of, refine, refined
 
-MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
+_MODELS = ("DDP202", "DDP403", "DDP404", "DDP412")
 
 
-@family(after=("DDP103", "DDP707"), refines=(*MISMATCHES, "DDP301", "DDP312"), failure=True, gives=("DDP403", "DDP404"))
-def other_model(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=(*MISMATCHES, "DDP301", "DDP312"), after=("DDP103", "DDP707"), gives=("DDP403", "DDP404"))
+def other_model(snap: Snapshot, finding: Finding) -> Draft | None:
     """The ranks disagree while they wrap their models: because the models do."""
-    for finding in snap.found(*MISMATCHES, "DDP301", "DDP312"):
-        concerned = snap.ranks.among(finding.concerned)
-        # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
-        if any(wrap.state != "done" for record in concerned.values() for wrap in record.events(ModelWrapped)):
-            for better in findings_of(snap.recording, model_differs)[-1:]:
-                yield explained(finding, better, collective=finding.collective)
+    concerned = snap.ranks.among(finding.concerned)
+    # Seen while a model is being wrapped, or when a wrapper has refused what it was given.
+    if not any(wrap.state != "done" for record in concerned.values() for wrap in record.events(ModelWrapped)):
+        return None
+    return explained(finding, findings_of(snap.recording, model_differs)[-1:], collective=finding.collective)
 
 
-@family(after=("DDP202", "DDP403", "DDP404", "DDP412"), refines=MISMATCHES, failure=True, gives=("DDP416",))
-def other_hook(snap: Snapshot) -> Iterable[Draft]:
-    """The ranks reduce with different communication hooks."""
-    for better in findings_of(snap.recording, comm_hooks):
-        for finding in snap.found(*MISMATCHES):
-            yield explained(finding, better, collective=finding.collective)
-
-
-@family(
-    after=("DDP202", "DDP403", "DDP404", "DDP412", "DDP416"),
-    refines=(*MISMATCHES, "DDP301"),
-    failure=True,
-    gives=("DDP310",),
-)
-def two_threads(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=(*MISMATCHES, "DDP301"), after=(*_MODELS, "DDP416"), gives=("DDP310",))
+def two_threads(snap: Snapshot, finding: Finding) -> Draft | None:
     """Two threads of a rank have made calls in one group at once."""
-    for better in findings_of(snap.recording, concurrent_use):
-        for finding in snap.found(*MISMATCHES, "DDP301"):
-            yield explained(finding, better, severity="error")
+    return explained(finding, findings_of(snap.recording, concurrent_use), severity="error")
 
 
-@family(
-    after=("DDP202", "DDP403", "DDP404", "DDP412", "DDP416"),
-    refines=(*MISMATCHES, "DDP301"),
-    failure=True,
-    gives=("DDP310",),
-)
-def in_another_thread(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=(*MISMATCHES, "DDP301"), after=(*_MODELS, "DDP416"), gives=("DDP310",))
+def in_another_thread(snap: Snapshot, finding: Finding) -> Draft | None:
     """The call that others wait in is about to be made by another thread of the rank."""
-    for finding in snap.found(*MISMATCHES, "DDP301"):
-        found: dict[int, Site] = {}
-        for side in finding.sides or (finding.culprits,):
-            others = tuple(sorted(finding.concerned - set(side)))
-            about_to = _about_to_call(snap.recording, snap.standings, side, others)
-            if set(about_to) == set(side):
-                found |= about_to
-        if found:
-            yield refined(
-                finding,
-                CONCURRENT_USE,
-                culprits=tuple(sorted(found)),
-                waiting=tuple(sorted(finding.concerned - set(found))),
-                sides=(),
-                certainty="likely",
-                summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group at the same time.",
-                evidence=(
-                    *(
-                        f"Another thread of rank {rank} is at {site} in {site.function}."
-                        for rank, site in found.items()
-                    ),
-                    "Which of their calls comes first is not deterministic.",
-                    *phrases.observed(finding),
-                ),
-                remedy="Give each thread its own group (dist.new_group, in the same order on all ranks), or let one thread make all "
-                "calls.",
-            )
+    found: dict[int, Site] = {}
+    for side in finding.sides or (finding.culprits,):
+        others = tuple(sorted(finding.concerned - set(side)))
+        about_to = _about_to_call(snap.recording, snap.standings, side, others)
+        if set(about_to) == set(side):
+            found |= about_to
+    if not found:
+        return None
+    return refined(
+        finding,
+        CONCURRENT_USE,
+        culprits=tuple(sorted(found)),
+        waiting=tuple(sorted(finding.concerned - set(found))),
+        sides=(),
+        certainty="likely",
+        summary=f"Two threads of {'each of ' * (len(found) > 1)}{phrases.ranks(found)} use one group at the same time.",
+        evidence=(
+            *(f"Another thread of rank {rank} is at {site} in {site.function}." for rank, site in found.items()),
+            "Which of their calls comes first is not deterministic.",
+            *phrases.observed(finding),
+        ),
+        remedy="Give each thread its own group (dist.new_group, in the same order on all ranks), or let one thread make all calls.",
+    )
 
 
 def _about_to_call(
@@ -104,34 +80,24 @@ def _about_to_call(
     return found
 
 
-@family(after=("DDP403", "DDP404"), refines=MISMATCHES, failure=True, gives=("DDP202", "DDP412"))
-def set_up_wrongly(snap: Snapshot) -> Iterable[Draft]:
-    """Calls that differ are explained by how the model of these very ranks was made."""
-    yield from _by_setup(snap, *MISMATCHES)
-
-
-@family(
-    after=("DDP103", "DDP301", "DDP317", "DDP401", "DDP403", "DDP404", "DDP707"),
-    refines=("DDP312",),
-    failure=True,
-)
-def failed_by_setup(snap: Snapshot) -> Iterable[Draft]:
-    """So is what ranks raised."""
-    yield from _by_setup(snap, "DDP312")
-
-
 #: How models, hooks and optimizers were set up, which may explain a failure.
 SETUPS = (devices, model_differs, comm_hooks, sync_batchnorm, stale_parameters)
 
 
-def _by_setup(snap: Snapshot, *codes: str) -> Iterable[Draft]:
-    for finding in snap.found(*codes):
-        failed = set(finding.culprits) or finding.concerned
-        ends = snap.ranks.among(failed).of(lambda record: record.ending).values()
-        if any(e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in ends):
-            continue  # the script's own statement raised it
-        for better in (one for setup in SETUPS for one in findings_of(snap.recording, setup)):
-            if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
-                waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
-                yield explained(finding, better, waiting=() if better.sides else waiting)
-                break
+@refine(refines=MISMATCHES, after=("DDP403", "DDP404"), gives=("DDP202", "DDP412", "DDP416"))
+def set_up_wrongly(snap: Snapshot, finding: Finding) -> Draft | None:
+    """Calls that differ, or what ranks raised, are explained by how the model of these very ranks was made."""
+    failed = set(finding.culprits) or finding.concerned
+    ends = snap.ranks.among(failed).of(lambda record: record.ending).values()
+    if any(e.frames and e.frames[-1].user and e.exception != "RuntimeError" for e in ends):
+        return None  # the script's own statement raised it
+    for better in (one for setup in SETUPS for one in findings_of(snap.recording, setup)):
+        if better.severity == "error" and failed <= (set(better.culprits) or better.concerned):
+            waiting = tuple(rank for rank in finding.waiting if rank not in better.culprits)
+            return explained(finding, [better], waiting=() if better.sides else waiting)
+    return None
+
+
+refine(refines=("DDP312",), after=("DDP103", "DDP301", "DDP317", "DDP401", "DDP403", "DDP404", "DDP707"))(
+    set_up_wrongly
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from ddpnb.facts.children import counts_own, kills_for_memory
 from ddpnb.facts.snapshot import Snapshot
@@ -15,26 +15,24 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.rules.finding_types import type_of
-from ddpnb.rules.rule import Draft, family, refined, rule, title
+from ddpnb.rules.rule import Draft, refine, refined, say, title
 
 UNUSED_PARAMETERS = FindingType("DDP401", "unused-parameters", supersedes=("DDP409",))
+HOST_MEMORY = FindingType("DDP706", "host-memory")
 
 LESS_HOST_MEMORY = "Use less host memory: fewer data loader workers, smaller prefetch, no caching of the data set per rank; or raise the limit."
 
 
-@family(
+@refine(
     UNUSED_PARAMETERS,
-    after=("DDP103", "DDP301", "DDP317", "DDP403", "DDP404", "DDP603", "DDP707"),
     refines=("DDP312",),
-    failure=True,
+    after=("DDP103", "DDP301", "DDP317", "DDP403", "DDP404", "DDP603", "DDP707"),
     needs=(),
 )
-def what_torch_raised(snap: Snapshot) -> Iterable[Draft]:
+def what_torch_raised(snap: Snapshot, finding: Finding) -> Draft | None:
     """What ranks raised, in the user's terms."""
-    for finding in snap.found("DDP312"):
-        told = _explained(snap, finding)
-        if told:
-            yield _in_terms(snap, finding, told)
+    told = _explained(snap, finding)
+    return _in_terms(snap, finding, told) if told else None
 
 
 def _explained(snap: Snapshot, finding: Finding) -> dict[int, Explained]:
@@ -118,42 +116,39 @@ def _frozen(record: RankRecord) -> tuple[str, ...]:
     return seen[-1].names if seen else ()
 
 
-@family(after=("DDP706",), refines=("DDP311",), failure=True, needs=(), gives=("DDP701",))
-def quiet_exit(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=("DDP311",), after=("DDP706",), needs=(), gives=("DDP701",))
+def quiet_exit(snap: Snapshot, finding: Finding) -> Draft | None:
     """A process exited with status 0 although others needed it."""
-    for finding in snap.found("DDP311"):
-        quiet = [rank for rank in finding.culprits if left_quietly(snap.ranks[rank])]
-        if quiet:
-            yield refined(
-                finding,
-                EXIT_CODE_MASKED,
-                summary=f"{phrases.ranks(quiet, True)} exited with status 0 in the middle of the run.",
-                remedy="Exit with a non-zero status when training fails: no os._exit(0) or sys.exit(0) in a finally.",
-            )
+    quiet = [rank for rank in finding.culprits if left_quietly(snap.ranks[rank])]
+    if not quiet:
+        return None
+    return refined(
+        finding,
+        EXIT_CODE_MASKED,
+        summary=f"{phrases.ranks(quiet, True)} exited with status 0 in the middle of the run.",
+        remedy="Exit with a non-zero status when training fails: no os._exit(0) or sys.exit(0) in a finally.",
+    )
 
 
-@rule("DDP706", "host-memory", refines=("DDP311",), failure=True, needs=())
-def host_memory(snap: Snapshot) -> Iterable[Draft]:
+@refine(HOST_MEMORY, refines=("DDP311",), needs=())
+def host_memory(snap: Snapshot, finding: Finding) -> Draft | None:
     """A SIGKILL together with a kill by the OOM killer."""
-    count = kills_for_memory(snap.recording)
-    for finding in snap.found("DDP311") if count else ():
-        endings = snap.ranks.among(finding.culprits).of(lambda record: record.ending)
-        killed = [rank for rank, ending in endings.items() if ending.signal_name == "SIGKILL"]
-        if not killed:
-            continue
-        was, more = phrases.verb(killed, "was", "were"), "s" * (count > 1)
-        yield refined(
-            finding,
-            certainty="likely",
-            summary=f"{phrases.ranks(killed, True)} {was} killed by the kernel: the machine (or the container) ran out of memory."
-            if counts_own(snap.recording)
-            else f"{phrases.ranks(killed, True)} {was} killed (SIGKILL), perhaps by the kernel: this machine ran out of memory.",
-            evidence=(
-                f"The kernel counts {count} more out-of-memory kill{more} {'' if counts_own(snap.recording) else 'on this machine '}"
-                "than at the start."
-                if snap.recording.report is None
-                else f"The logs contain {count} out-of-memory kill{more}.",
-                *finding.evidence,
-            ),
-            remedy=LESS_HOST_MEMORY,
-        )
+    count, counted = kills_for_memory(snap.recording), counts_own(snap.recording)
+    endings = snap.ranks.among(finding.culprits).of(lambda record: record.ending)
+    killed = [rank for rank, ending in endings.items() if ending.signal_name == "SIGKILL"]
+    if not killed or not count:
+        return None
+    by, more = "by the kernel: the machine (or the container)", "s" * (count > 1)
+    by = by if counted else "(SIGKILL), perhaps by the kernel: this machine"
+    return refined(
+        finding,
+        certainty="likely",
+        summary=say("{who} [was|were] killed {by} ran out of memory.", killed, by=by),
+        evidence=(
+            f"The kernel counts {count} more out-of-memory kill{more} {'' if counted else 'on this machine '}than at the start."
+            if snap.recording.report is None
+            else f"The logs contain {count} out-of-memory kill{more}.",
+            *finding.evidence,
+        ),
+        remedy=LESS_HOST_MEMORY,
+    )

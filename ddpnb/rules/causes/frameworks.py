@@ -16,6 +16,7 @@ from ddpnb.facts.standings import Standing
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding, Hint
 from ddpnb.model.recording import Recording
+from ddpnb.rules.rule import MISMATCHES
 from ddpnb.source.branches import candidates
 
 
@@ -127,7 +128,6 @@ _EVEN = (
     ),
 )
 _MISSING = ("DDP301", "DDP605")
-_MISMATCH = ("DDP302", "DDP303", "DDP304", "DDP305")
 
 
 _SHOWN = 4  # ranks
@@ -143,7 +143,7 @@ def in_terms(recording: Recording, standings: Mapping[int, Standing], finding: F
     """
     if finding.code == "DDP308":
         return _even(recording, standings, finding)
-    if finding.code not in (*_MISSING, *_MISMATCH):
+    if finding.code not in (*_MISSING, *MISMATCHES):
         return finding
     ranks = [rank for rank in sorted(finding.concerned) if rank in standings]
     inside = {rank: found for rank in ranks if (found := framework_call(standings[rank])) is not None}
@@ -158,7 +158,7 @@ def in_terms(recording: Recording, standings: Mapping[int, Standing], finding: F
         f"Rank {rank} is inside {written}{phrases.at(standings[rank].site)}." for rank, (written, _) in inside.items()
     )
     # In a tie either side may be wrong: perhaps all ranks call it, but not all at this point.
-    open_question = bool(finding.sides) or finding.code in _MISMATCH
+    open_question = bool(finding.sides) or finding.code in MISMATCHES
     what = "all ranks must call it, in the same order" if open_question else "call it on all ranks"
     remedies = dict.fromkeys(
         f"{_capital(written)} is a collective: {what}. {call.remedy}".rstrip() for written, call in inside.values()

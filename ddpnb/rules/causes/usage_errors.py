@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.model import phrases
 from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
-from ddpnb.model.split import by_value
-from ddpnb.rules.rule import Draft, family, refined
+from ddpnb.rules.rule import Draft, refine, refined, waited_for
 from ddpnb.texts import shortened
 
 _STATUS = 2
@@ -24,30 +22,25 @@ _ERROR = re.compile(
 _PARSERS = re.compile(r"/argparse\.py$|/click/\w+\.py$|/typer/\w+\.py$")
 
 
-@family(
+@refine(
     refines=("DDP311", "DDP312"),
     after=("DDP103", "DDP301", "DDP403", "DDP404", "DDP701", "DDP706", "DDP707"),
-    failure=True,
     needs=(),
 )
-def refused_arguments(snap: Snapshot) -> Iterable[Draft]:
+def refused_arguments(snap: Snapshot, finding: Finding) -> Draft | None:
     """Ranks exited, in the words of the script's own usage error."""
-    for finding in snap.found("DDP311", "DDP312"):
-        told = {rank: _message(snap.ranks[rank]) for rank in finding.culprits}
-        if told and all(told.values()):
-            yield _in_words(snap, finding, told)
-
-
-def _in_words(snap: Snapshot, finding: Finding, told: Mapping[int, str]) -> Draft:
-    messages = by_value(told.items())
+    told = {rank: _message(snap.ranks[rank]) for rank in finding.culprits}
+    if not told or not all(told.values()):
+        return None
+    messages: dict[str, list[int]] = {}
+    for rank, message in told.items():
+        messages.setdefault(message, []).append(rank)
     summary = f"{REFUSED} on {phrases.ranks(finding.culprits)}: " + (
         next(iter(messages))
         if len(messages) == 1
         else phrases.by_side(list(messages.values()), lambda rank: told[rank].rstrip("."))
     )
-    if finding.waiting:
-        waits = phrases.verb(finding.waiting, "waits", "wait")
-        summary += f"; {phrases.ranks(finding.waiting)} {waits} for {phrases.verb(finding.culprits, 'it', 'them')}"
+    summary += waited_for(finding.culprits, finding.waiting)
     first = snap.ranks[finding.culprits[0]]
     usage = [match[0] for match in _USAGE.finditer(first.output)][-1:]
     seen = all((ending := snap.ranks[rank].ending) is not None and ending.frames for rank in finding.culprits)

@@ -11,7 +11,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.events.models import CheckpointSaved
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
-from ddpnb.rules.rule import Draft, each, family, refined, say
+from ddpnb.rules.rule import Draft, each, family, refine, refined, say
 from ddpnb.source.removals import removals
 
 CHECKPOINT_RACE = FindingType("DDP603", "checkpoint-race", severity="warning")
@@ -38,16 +38,12 @@ def one_file(snap: Snapshot) -> Iterable[Draft]:
             return
 
 
-@family(CHECKPOINT_RACE, refines=("DDP312",), failure=True, needs=())
-def removed(snap: Snapshot) -> Iterable[Draft]:
+@refine(CHECKPOINT_RACE, refines=("DDP312",), needs=())
+def removed(snap: Snapshot, finding: Finding) -> Draft | None:
     """A rank did not find a file that another rank had removed: that its line means this file is read from the source."""
-    for finding in snap.found("DDP312"):
-        absent = snap.ranks.among(finding.culprits).of(_absent)
-        if absent and (draft := _removed(snap, finding, *next(iter(absent.items())))) is not None:
-            yield draft
-
-
-def _removed(snap: Snapshot, finding: Finding, rank: int, path: str) -> Draft | None:
+    rank, path = next(iter(snap.ranks.among(finding.culprits).of(_absent).items()), (-1, ""))
+    if not path:
+        return None
     lines = {
         (file, line): text.splitlines()[line - 1].strip()
         for file, text in snap.recording.sources.items()

@@ -13,7 +13,7 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.replicas import Sample
 from ddpnb.model.split import Split
-from ddpnb.rules.rule import Draft, say
+from ddpnb.rules.rule import Draft, of_samples, say
 
 
 def draft_of(
@@ -32,18 +32,11 @@ def draft_of(
     ``sides``: the groups of ranks that differ. They are named where there are no culprits, and if they are equally
     large, the culprits are those that differ from their own past. ``more``: further fields of the Draft.
     """
-    rest = phrases.besides(sorted(samples), culprits)
     if culprits and Split(sides).tied:
         own = "{who} changed there compared with [its|their] own past; {rest} did not."
-        evidence = [*evidence, say(own, culprits, rest=rest)]
-    fields: dict[str, Any] = {
-        "at": samples,
-        "waiting": () if sides and not culprits else rest,
-        "sides": sides,
-        "moments": tuple((rank, sample.at_ns) for rank, sample in sorted(samples.items())),
-        **more,
-    }
-    return Draft(summary, tuple(culprits), remedy, evidence=tuple(evidence), kind=kind, tensors=tensors[:20], **fields)
+        evidence = [*evidence, say(own, culprits, rest=phrases.besides(sorted(samples), culprits))]
+    more = {"kind": kind, "evidence": tuple(evidence), "tensors": tensors[:20], "sides": sides, **more}
+    return of_samples(samples, summary, culprits, remedy, **more)
 
 
 def either(one: str, tie: str, culprits: Sequence[int], ranks: Iterable[int], **words: Any) -> str:

@@ -22,7 +22,7 @@ def after_join(snap: Snapshot) -> Iterable[Draft]:
     if len(joins) < len(snap.ranks) or len({len(began) for began in joins.values()}) > 1:
         return
     for own in replicas_of(snap.recording):
-        if own.model.wrapper and (draft := _first_difference(snap, own, joins)) is not None:
+        if own.model.wrapper and (draft := _first_difference(snap, own, joins.among(own.ranks))) is not None:
             yield draft
             return
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.stacks import frames_of
 from ddpnb.model import phrases
 from ddpnb.model.events.startup import InitProcessGroup, RanksStarted
+from ddpnb.model.findings import Finding
 from ddpnb.model.recording import RankRecord
-from ddpnb.rules.rule import Draft, rule
+from ddpnb.rules.causes.blocked import in_a_call
+from ddpnb.rules.rule import Draft, explained, findings_of, refine, rule
+
+_JOINING = re.compile(r"EADDRINUSE|address already in use|init_process_group|rendezvous", re.IGNORECASE)
+_PROCESSES = re.compile(r"/multiprocessing/|/subprocess\.py$")
+_NEAR = 6  # of the frames of a rank
 
 
 @rule("DDP707", "own-ranks", severity="warning")
@@ -52,3 +61,33 @@ def _command(recorded: str) -> str:
         words = recorded.split()[:2]
     is_script = len(words) > 1 and words[0] == "python" and not words[1].startswith("-")
     return shlex.join(words) if is_script else ""
+
+
+@refine(refines=("DDP312", "DDP313"), gives=("DDP707",))
+def own_ranks_failed(snap: Snapshot, finding: Finding) -> Draft | None:
+    """The processes of several ranks claim one address, or a rank waits for the processes that it started as ranks."""
+    causes = findings_of(snap.recording, own_ranks)
+    records = snap.ranks.among(finding.culprits).values()
+    joins = finding.code == "DDP312" and all(_JOINING.search(_said(record)) for record in records)
+    waits = finding.code == "DDP313" and any(map(_waits_for_child, records)) and not in_a_call(snap, finding)
+    if not causes or not (joins or waits) or not set(finding.culprits) <= set(causes[0].culprits):
+        return None
+    return explained(
+        finding,
+        causes,
+        type=replace(causes[0].type, after_patience=finding.type.after_patience),
+        severity="error",
+        waiting=finding.waiting,
+        evidence=(*causes[0].evidence, *finding.evidence),
+        tensors=finding.tensors,
+    )
+
+
+def _said(record: RankRecord) -> str:
+    message = record.ending.message if record.ending is not None else ""
+    return (message or record.output)[-20_000:]
+
+
+def _waits_for_child(record: RankRecord) -> bool:
+    inside = any(_PROCESSES.search(frame.file) for frame in frames_of(record)[-_NEAR:])
+    return inside or record.process.waits_on == "a child process"

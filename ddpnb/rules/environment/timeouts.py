@@ -15,8 +15,8 @@ from ddpnb.model.calls import NO_SITE
 from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Recording
-from ddpnb.rules.causes.blocked import blocked_alone
-from ddpnb.rules.rule import Draft, family, refined
+from ddpnb.rules.causes.blocked import in_a_call
+from ddpnb.rules.rule import Draft, family, refine, refined
 
 TIMEOUT_SETTING = FindingType("DDP317", "timeout-setting", severity="note")
 
@@ -24,6 +24,7 @@ DEFAULT_TIMEOUT_S = 1800.0
 _SHORT_S = 10.0  # a timeout below this is too short, however small the patience
 _TIMED_OUT = re.compile(r"[Tt]imed out (?:waiting|after) (\d{1,12})ms")
 _FEW = 4  # ranks that are described
+_MINUTE_S = 60.0
 _LONG_S = 4 * 3600.0
 _REMEDY = "Pass timeout=timedelta(...) when creating the group: a little more than its longest legitimate wait."
 
@@ -49,40 +50,35 @@ def timeouts(snap: Snapshot) -> Iterable[Draft]:
     return ()
 
 
-@family(
-    TIMEOUT_SETTING,
-    after=("DDP103", "DDP109", "DDP301", "DDP403", "DDP404", "DDP707"),
-    refines=("DDP312", "DDP313"),
-    failure=True,
+@refine(
+    TIMEOUT_SETTING, refines=("DDP312", "DDP313"), after=("DDP103", "DDP109", "DDP301", "DDP403", "DDP404", "DDP707")
 )
-def short_timeout(snap: Snapshot) -> Iterable[Draft]:
+def short_timeout(snap: Snapshot, finding: Finding) -> Draft | None:
     """A timeout is shorter than a computing rank needs; it fired before it could be proven that a rank is stuck."""
     fired = _fired(snap.recording)
-    if not fired:
-        return
-    for finding in snap.found("DDP312"):
-        yield from _too_short(snap, finding, fired[0] / 1000)
-    # A rank that waits for a lock is not working.
-    for finding in blocked_alone(snap, "DDP313"):
-        locked = any("lock" in snap.ranks[rank].process.waits_on for rank in finding.culprits if rank in snap.ranks)
-        if max(fired) < 1000 * max(snap.patience, _SHORT_S) and not locked:
-            yield from _too_short(snap, finding, fired[0] / 1000)
+    if not fired or (finding.code == "DDP313" and not _working(snap, finding, max(fired) / 1000)):
+        return None
+    seconds = fired[0] / 1000
+    made = snap.last(NewGroup, InitProcessGroup, timeout_s=seconds)
+    if not made or seconds > _MINUTE_S:
+        return None
+    return refined(
+        finding,
+        certainty="likely",
+        culprits=tuple(made),
+        waiting=(),
+        summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
+        where=tuple((rank, event.site) for rank, event in made.items() if event.site != NO_SITE),
+        # What the time-out ended comes before what followed from that.
+        evidence=tuple(sorted(finding.evidence, key=lambda text: not _TIMED_OUT.search(text))),
+        remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
+    )
 
 
-def _too_short(snap: Snapshot, finding: Finding, seconds: float) -> Iterable[Draft]:
-    made = snap.every(NewGroup, InitProcessGroup, timeout_s=seconds).of(lambda events: events[-1])
-    if made and seconds <= 60:
-        yield refined(
-            finding,
-            certainty="likely",
-            culprits=tuple(made),
-            waiting=(),
-            summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
-            where=tuple((rank, event.site) for rank, event in made.items() if event.site != NO_SITE),
-            # What the time-out ended comes before what followed from that.
-            evidence=tuple(sorted(finding.evidence, key=lambda text: not _TIMED_OUT.search(text))),
-            remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
-        )
+def _working(snap: Snapshot, finding: Finding, longest_s: float) -> bool:
+    """Whether blocked ranks may have worked until a time-out: one that waits for a lock does not."""
+    locked = any("lock" in record.process.waits_on for record in snap.ranks.among(finding.culprits).values())
+    return longest_s < max(snap.patience, _SHORT_S) and not locked and not in_a_call(snap, finding)
 
 
 @once
@@ -92,16 +88,10 @@ def _fired(recording: Recording) -> list[int]:
     return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
 
 
-@family(TIMEOUT_SETTING, refines=("DDP301", "DDP312"), failure=True)
-def timed_out_while_compiling(snap: Snapshot) -> Iterable[Draft]:
+@refine(TIMEOUT_SETTING, refines=("DDP301", "DDP312"))
+def timed_out_while_compiling(snap: Snapshot, finding: Finding) -> Draft | None:
     """Waits of ranks timed out while the others were compiling."""
-    for finding in snap.found("DDP301", "DDP312"):
-        draft = _timed_out(snap.recording, finding)
-        if draft is not None:
-            yield draft
-
-
-def _timed_out(recording: Recording, finding: Finding) -> Draft | None:
+    recording = snap.recording
     fired = {rank: at for rank, record in recording.ranks.items() if (at := timed_out_ns(record.ending))}
     compiling = {rank: one for rank, record in recording.ranks.items() if (one := record.compiling) is not None}
     if not fired or not compiling or finding.severity != "error":

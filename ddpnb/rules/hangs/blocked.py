@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stack_evidence import waiting_lines
+from ddpnb.facts.stacks import frames_of
 from ddpnb.facts.standings import Standing, before_init
 from ddpnb.facts.stops import LOCAL, Stop, Waits
 from ddpnb.model import checkpoints, phrases
@@ -18,10 +19,11 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.names import given_name
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import Process, RankRecord
+from ddpnb.model.split import split
 from ddpnb.model.stacks import MAX_UNSEEN, Frame
 from ddpnb.rules.hangs.stack_lines import caveats
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, alike, each, family, say, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import ERROR, Draft, alike, each, family, say, title, waited_for
 from ddpnb.source.store_keys import key_lines
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
@@ -32,20 +34,19 @@ _PROCESS = re.compile(r"\bprocess \d+")
 _FRAMES, _STACKS, _THREADS, _NAMED = 8, 4, 2, 8
 
 
-@family(BLOCKED_ELSEWHERE, RANK_FROZEN, failure=True, needs=())
-def blocked(snap: Snapshot) -> Iterable[Draft]:
+@hang(BLOCKED_ELSEWHERE, RANK_FROZEN, needs=())
+def blocked(snap: Snapshot, stop: Stop) -> Draft:
     """Ranks are blocked outside any collective, or unresponsive, and others wait for them."""
-    for stop in stops_of(snap, "DDP313", "DDP314"):
-        draft = _of_stop(stop)
-        if all(one.record.unrecorded for one in stop.standings.values()):
-            lines = waiting_lines(stop.standings, stop.waiting) if draft.kind == BLOCKED_ELSEWHERE else []
-            draft = replace(draft, evidence=(*draft.evidence, *lines, *caveats(snap, stop)), certainty="likely")
-        if keys := dict.fromkeys(key for rank in stop.gone for key in _KEY.findall(_awaits_key(stop.standings[rank]))):
-            told = [line for key in keys for line in _who_sets(snap, key)]
-            draft = replace(draft, evidence=(*draft.evidence, *told), remedy=_SET_IT)
-        # In a call like any other: all its members may have made it.
-        unseen = stop.waits is Waits.NOTHING and all(stop.standings[rank].function for rank in stop.gone)
-        yield replace(draft, severity="note" if unseen else None)
+    draft = _of_stop(stop)
+    if all(one.record.unrecorded for one in stop.standings.values()):
+        lines = waiting_lines(stop.standings, stop.waiting) if draft.kind == BLOCKED_ELSEWHERE else []
+        draft = replace(draft, evidence=(*draft.evidence, *lines, *caveats(snap, stop)), certainty="likely")
+    if keys := dict.fromkeys(key for rank in stop.gone for key in _KEY.findall(_awaits_key(stop.standings[rank]))):
+        told = [line for key in keys for line in _who_sets(snap, key)]
+        draft = replace(draft, evidence=(*draft.evidence, *told), remedy=_SET_IT)
+    # In a call like any other: all its members may have made it.
+    unseen = stop.waits is Waits.NOTHING and all(stop.standings[rank].function for rank in stop.gone)
+    return replace(draft, severity="note" if unseen else None)
 
 
 _KEY = re.compile(r"'([^']+)'")
@@ -90,15 +91,11 @@ def _of_stop(stop: Stop) -> Draft:
     return replace(found, evidence=(*found.evidence, *(_within(rank, standings[rank]) for rank in others[:_NAMED])))
 
 
-def _stacks(records: Mapping[int, RankRecord]) -> list[str]:
+def _stacks(standings: Mapping[int, Standing], ranks: Iterable[int]) -> tuple[str, ...]:
     """The stacks of ranks, those that are equal once: only they say what a rank does before its first call."""
-    alike: dict[str, list[int]] = {}
-    for rank, record in records.items():
-        stack = record.main_stack
-        frames = stack.frames[-_FRAMES:] if stack is not None else ()
-        if len(frames) > 1:
-            alike.setdefault(" > ".join(map(_frame, frames)), []).append(rank)
-    return [f"Stack of {phrases.ranks(ranks)}: {text}." for text, ranks in list(alike.items())[:_STACKS]]
+    stacks = {rank: frames_of(standings[rank].record)[-_FRAMES:] for rank in ranks}
+    words = {rank: {"stack": " > ".join(map(_frame, frames))} for rank, frames in stacks.items() if len(frames) > 1}
+    return alike("Stack of {who}: {stack}.", words)[:_STACKS]
 
 
 def _frame(frame: Frame) -> str:
@@ -197,10 +194,7 @@ def _inactive(standings: Mapping[int, Standing], *, all_stopped: bool) -> Iterat
     if unanswered:
         yield say("{who} [is|are] unresponsive too: [its stack was|their stacks were] read from outside.", unanswered)
     never = {rank: one.never for rank, one in standings.items() if one.never}
-    by_reason: dict[str, list[int]] = {}
-    for rank, reason in never.items():
-        by_reason.setdefault(_PROCESS.sub("process", reason), []).append(rank)
-    for ranks in by_reason.values():
+    for ranks in split({rank: _PROCESS.sub("process", reason) for rank, reason in never.items()}).sides:
         others = [f"rank {rank}: {found[0]}" for rank in ranks[1:] if (found := _PROCESS.search(never[rank]))]
         alike_ = f" ({'; '.join(others)})" if others else ""
         yield say("{who} can never continue: {why}{others}.", ranks, why=never[ranks[0]], others=alike_)
@@ -263,10 +257,8 @@ def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
         remedy += " If it is for the work of a thread that failed, catch the exception in the thread and hand it on."
     early = [rank for rank in culprits if before_init(standings[rank].record)]
     if early:
-        evidence.append(
-            f"{phrases.ranks(early, True)} {phrases.verb(early, 'has', 'have')} not called init_process_group in this run."
-        )
-        evidence += _stacks({rank: standings[rank].record for rank in early})
+        evidence.append(say("{who} [has|have] not called init_process_group in this run.", early))
+        evidence += _stacks(standings, early)
         remedy += " Before the start-up it is most often a lock file that a killed process left behind, a compiler or a download."
     evidence += alike(
         "{who} [is|are] blocked in {what}{at}.",
@@ -278,17 +270,10 @@ def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
     )
     sites = {standings[rank].site for rank in culprits}
     at = phrases.at(sites.pop()) if len(sites) == 1 else ""
-    waits = f"; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(culprits, 'it', 'them')}"
-    who = phrases.ranks(culprits, True)
-    summary = title(
-        *(
-            f"{who} {what}{reason}{at}{rest}."
-            for reason, rest in ((reason, waits if waiting else ""), (reason, ""), ("", ""))
-        ),
-        f"{who} {what}.",
-    )
+    who, waits = phrases.ranks(culprits, True), waited_for(culprits, waiting)
+    said = (f"{reason}{at}{waits}", f"{reason}{at}", at, "")
     return Draft(
-        summary,
+        title(*(f"{who} {what}{rest}." for rest in said)),
         culprits,
         remedy,
         {rank: standings[rank].site for rank in culprits},
@@ -308,7 +293,6 @@ def _draft(stop: Stop, kind: FindingType, culprits: list[int]) -> Draft:
             kind == RANK_FROZEN and all(standings[rank].reported for rank in culprits)
         )  # the watchdog says what a stop of it "typically" means
         else "timed",
-        stop=stop,
     )
 
 

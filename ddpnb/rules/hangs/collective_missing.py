@@ -18,8 +18,22 @@ from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.causes.parted_in_library import parted
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, FEW, Draft, after_verb, alike, each, family, say, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import (
+    ERROR,
+    FEW,
+    MISMATCHES,
+    SET_UP,
+    Draft,
+    after_verb,
+    alike,
+    each,
+    family,
+    in_calls,
+    refine,
+    say,
+    title,
+)
 from ddpnb.source.paths import parting, path_to
 from ddpnb.texts import shortened
 
@@ -27,20 +41,16 @@ MISSING = FindingType("DDP301", "collective-missing", ways_part=True)
 TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
 
 
-@family(MISSING, failure=True, needs=())
-def collective_missing(snap: Snapshot) -> Iterable[Draft]:
+@hang(MISSING, needs=())
+def collective_missing(snap: Snapshot, stop: Stop) -> Draft | None:
     """Ranks skipped a call in which others wait, or made one too many."""
-    for stop in stops_of(snap, "DDP301"):
-        if stop.waits is Waits.CALLS:
-            yield _of_calls(stop)
-        elif stop.waits is Waits.STACK:
-            yield from missing_by_stacks(snap, stop, MISSING)
-        elif stop.awaited is Awaited.SILENT:
-            yield from silent(snap.recording, stop)
-        elif stop.awaited is Awaited.ENDED:
-            yield _ended(snap.recording, stop)
-        else:
-            yield _in_groups(stop)
+    if stop.waits is Waits.CALLS:
+        return _of_calls(stop)
+    if stop.waits is Waits.STACK:
+        return missing_by_stacks(snap, stop, MISSING)
+    if stop.awaited is Awaited.SILENT:
+        return silent(snap.recording, stop)
+    return _ended(snap.recording, stop) if stop.awaited is Awaited.ENDED else _in_groups(stop)
 
 
 def _of_calls(stop: Stop) -> Draft:
@@ -68,7 +78,6 @@ def _of_calls(stop: Stop) -> Draft:
             evidence=[f"{_is_in(side, collective.calls[side[0]])}." for side in sides[:FEW]],
             collective=collective.calls[sides[0][0]],
             certainty="likely",
-            stop=stop,
         )
     culprits = left.ranks
     (waiting,) = (side for side in collective.sides if side != culprits)
@@ -92,7 +101,6 @@ def _of_calls(stop: Stop) -> Draft:
         collective=theirs,
         certainty="likely",
         hint=left.hint,
-        stop=stop,
     )
 
 
@@ -160,21 +168,13 @@ def _ended(recording: Recording, stop: Stop) -> Draft:
         title(*(say(text, missing, at=at, **words) for at in (phrases.at(site), _line(site), ""))),
         missing,
         "Call it on all ranks or on none: move it out of the condition, or end all ranks together.",
-        places(stop),
-        waiting,
+        waiting=waiting,
         evidence=ended_lines(recording, stop),
         collective=call,
         # What the fence has refused is known only where the other calls are.
         certainty="likely" if any(is_fence_stop(recording.ranks[rank].ending) for rank in missing) else "proven",
         hint=stop.left.hint if stop.left is not None else None,
-        stop=stop,
     )
-
-
-def places(stop: Stop) -> dict[int, Site]:
-    """Where the ranks of a stop are: those that are gone, then those that wait."""
-    named = (*stop.gone, *stop.waiting)
-    return {rank: stop.standings[rank].site for rank in named if rank in stop.standings}
 
 
 def how_ended(recording: Recording, ranks: Sequence[int]) -> str:
@@ -223,13 +223,11 @@ def _in_groups(stop: Stop) -> Draft:
         _skipped(culprits, mine, inside, call),
         culprits,
         "Call every collective of a group on all of its members.",
-        places(stop),
-        waiting,
+        waiting=waiting,
         evidence=call_lines(stop),
         collective=call,
         certainty="likely",
         hint=stop.left.hint,
-        stop=stop,
     )
 
 
@@ -253,7 +251,7 @@ def call_lines(stop: Stop) -> tuple[str, ...]:
 # -- of reports
 
 
-def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
+def silent(recording: Recording, stop: Stop) -> Draft | None:
     """Ranks that others waited for, and that made no call, raised nothing and did not end as far as a report says.
 
     Ranks whose calls of that group the report holds are at fault. Otherwise it is one of those that do not occur in it;
@@ -262,7 +260,7 @@ def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
     standings = stop.standings
     chosen = first_call_of(standings, stop.waits_for, stop.waiting)
     if chosen is None:
-        return
+        return None
     call, inside, missing = chosen
     seen = [rank for rank in missing if calls_known(recording.ranks.get(rank), call)]
     unseen = sorted(set(missing) - set(seen))
@@ -273,25 +271,23 @@ def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
     call = lost if lost is not None else call
     waited_s = recording.report.waited_s if recording.report is not None else 0.0
     who, at = phrases.ranks(culprits or unseen), phrases.at(standings[inside[0]].site)
-    were = phrases.verb(inside, "was", "were")
-    lines_ = (at, _line(standings[inside[0]].site), "")
+    shorter = (at, _line(standings[inside[0]].site), "")
     if lost is not None:
-        versions = [
-            f"{phrases.ranks(culprits, True)} did not call {_named(call)} of {call.group}: {phrases.ranks(inside)} {were} blocked in "
-            f"{_named(own)}{at}, a later one."
-            for at in lines_
-        ]
+        text = "{culprits} did not call {call} of {group}: {inside} {were} blocked in {own}{at}, a later one."
     elif culprits:
-        versions = [
-            f"{phrases.ranks(culprits, True)} did not call the {_named(call)} that {phrases.ranks(inside)} {were} blocked in{at}."
-            for at in lines_
-        ]
+        text = "{culprits} did not call the {call} that {inside} {were} blocked in{at}."
     else:
-        versions = [
-            f"{phrases.ranks(inside, True)} {were} blocked in {_named(call)}{at}: these files show no call of {who}."
-            for at in lines_
-        ]
-    summary = title(*versions)
+        text = "{waiting} {were} blocked in {call}{at}: these files show no call of {who}."
+    words = {
+        "culprits": phrases.ranks(culprits, True),
+        "call": _named(call),
+        "group": call.group,
+        "inside": phrases.ranks(inside),
+        "waiting": phrases.ranks(inside, True),
+        "were": phrases.verb(inside, "was", "were"),
+        "own": _named(own),
+        "who": who,
+    }
     # Those that wait elsewhere for a rank that waits here.
     rest = sorted(set(stop.waiting) - set(inside) - set(culprits))
     what = "send" if call.op != "send" else "receive"
@@ -308,8 +304,8 @@ def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
     else:
         remedy = f"Find out which of {who} did not call it: on the others it timed out too."
     theirs = phrases.verb(culprits or unseen, "its output and its stack", "their output and their stacks")
-    yield Draft(
-        summary,
+    return Draft(
+        title(*(text.format(at=place, **words) for place in shorter)),
         culprits,
         f"{remedy} What {who} did instead is not in these files: {theirs} (py-spy dump --pid PID) say it.",
         {rank: standings[rank].site for rank in (*culprits, *inside, *rest) if rank in standings},
@@ -318,16 +314,10 @@ def silent(recording: Recording, stop: Stop) -> Iterable[Draft]:
             _waited(inside, own, waited_s) + at + "." + _before(recording, inside[0], own, lost),
             *each(seen, lambda rank: last_call(recording.ranks[rank], call)),
             *_unseen(recording, unseen),
-            *each(
-                [rank for rank in rest if rank in stop.calls],
-                lambda rank: (
-                    f"Rank {rank} was in {phrases.in_call(stop.calls[rank])}{phrases.at(standings[rank].site)}."
-                ),
-            ),
+            *in_calls({rank: stop.calls[rank] for rank in rest if rank in stop.calls}, standings, "was"),
         ),
         collective=call,
         certainty="timed" if seen and waited_s and lost is None else "likely",
-        stop=stop,
     )
 
 
@@ -382,32 +372,25 @@ def named_missing(snap: Snapshot) -> Iterable[Draft]:
 # -- in the place of other findings
 
 
-@family(
+@refine(
     MISSING,
-    after=("DDP202", "DDP310", "DDP403", "DDP404", "DDP411", "DDP412", "DDP416", "DDP605"),
-    refines=("DDP302", "DDP303", "DDP304", "DDP305"),
-    failure=True,
+    refines=MISMATCHES,
+    after=(*SET_UP, "DDP411", "DDP605"),
     needs=("stacks",),
 )
-def parted_in_library(snap: Snapshot) -> Iterable[Draft]:
+def parted_in_library(snap: Snapshot, finding: Finding) -> Draft | None:
     """The ranks' calls differ because one function of a library called different others."""
-    for finding in snap.found("DDP302", "DDP303", "DDP304", "DDP305"):
-        draft = parted(snap.standings, finding)
-        if draft is not None:
-            yield draft
+    return parted(snap.standings, finding)
 
 
-@family(MISSING, after=("DDP103", "DDP403", "DDP404", "DDP707"), refines=("DDP312",), failure=True)
-def not_about_a_model(snap: Snapshot) -> Iterable[Draft]:
+@refine(MISSING, refines=("DDP312",), after=("DDP103", "DDP403", "DDP404", "DDP707"))
+def not_about_a_model(snap: Snapshot, finding: Finding) -> Draft | None:
     """A rank was refused as it wrapped its model, because its calls met others than those of a wrapper.
 
     What torch then says of the models is read from numbers that mean something else.
     """
-    for finding in snap.found("DDP312"):
-        drafts = (_met_others(snap.recording, finding, rank) for rank in finding.culprits)
-        draft = next((one for one in drafts if one is not None), None)
-        if draft is not None:
-            yield draft
+    drafts = (_met_others(snap.recording, finding, rank) for rank in finding.culprits)
+    return next((one for one in drafts if one is not None), None)
 
 
 def _met_others(recording: Recording, finding: Finding, rank: int) -> Draft | None:

@@ -14,10 +14,10 @@ from ddpnb.facts.stops import Awaited, Stop, failures
 from ddpnb.model import phrases
 from ddpnb.model.calls import Site
 from ddpnb.model.events.runs import Caller
-from ddpnb.model.findings import FindingType
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, after_verb, each, family, say, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import ERROR, Draft, after_verb, each, family, refine, say, title, waited_for
 from ddpnb.texts import shortened
 
 LOOK_AT_FIRST = (
@@ -30,13 +30,6 @@ RANK_RAISED = FindingType("DDP312", "rank-raised")
 _HANDLED = 3  # exceptions in the evidence
 
 
-@family(RANK_DEAD, RANK_RAISED, failure=True, needs=())
-def endings(snap: Snapshot) -> Iterable[Draft]:
-    """Ranks died or raised, apart from those that only lost a peer."""
-    for stop in stops_of(snap, "DDP311", "DDP312"):
-        yield draft(snap, stop)
-
-
 @family(RANK_DEAD, RANK_RAISED, after=(ERROR,), needs=())
 def lost_ranks(snap: Snapshot) -> Iterable[Draft]:
     """Of a report that shows no cause: the ranks that lost a peer."""
@@ -46,21 +39,21 @@ def lost_ranks(snap: Snapshot) -> Iterable[Draft]:
     for stop in failures(snap.given, then.standings, {}, consequences=True):
         alone = then.ranks.among(stop.gone).values()
         raised = stop.awaited is Awaited.RAISED and all(map(is_consequence, alone))
-        yield lost_a_peer(then.recording, stop.gone) if raised else draft(then, stop)
+        yield lost_a_peer(then.recording, stop.gone) if raised else endings(then, stop)
 
 
-@family(
+@refine(
     RANK_DEAD,
-    after=("DDP103", "DDP301", "DDP317", "DDP401", "DDP403", "DDP404", "DDP707"),
     refines=("DDP312",),
-    failure=True,
+    after=("DDP103", "DDP301", "DDP317", "DDP401", "DDP403", "DDP404", "DDP707"),
     needs=(),
 )
-def lost_connection(snap: Snapshot) -> Iterable[Draft]:
+def lost_connection(snap: Snapshot, finding: Finding) -> Draft | None:
     """Of a report: ranks that raised only since another one did not answer."""
-    for finding in snap.found("DDP312") if snap.recording.report is not None else ():
-        if finding.culprits and all(map(is_consequence, snap.ranks.among(finding.culprits).values())):
-            yield replace(lost_a_peer(snap.recording, finding.culprits), instead=finding)
+    raised = snap.ranks.among(finding.culprits)
+    if snap.recording.report is None or not raised or not all(map(is_consequence, raised.values())):
+        return None
+    return replace(lost_a_peer(snap.recording, finding.culprits), instead=finding)
 
 
 @family(RANK_DEAD, after=(ERROR, "DDP301", "DDP306", "DDP313", "DDP318"), needs=())
@@ -87,8 +80,9 @@ def lost_the_store(snap: Snapshot) -> Iterable[Draft]:
         )
 
 
-def draft(snap: Snapshot, stop: Stop) -> Draft:
-    """The failure of these ranks, which failed alike."""
+@hang(RANK_DEAD, RANK_RAISED, needs=())
+def endings(snap: Snapshot, stop: Stop) -> Draft:
+    """Ranks died or raised, apart from those that only lost a peer: these failed alike."""
     recording, ranks, waiting, waits = snap.recording, stop.gone, stop.waiting, stop.waits_for
     records = [recording.ranks[rank] for rank in ranks]
     ending = records[0].ending
@@ -111,7 +105,7 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
         evidence += _unnamed_exceptions(recording)
     everywhere = len(ranks) == len(recording.ranks) > 1 and ending.how == "raised" and ending.exception != "Released"
     did = _what(records[0], phrases.verb(ranks, "was", "were"))
-    others_wait = say("; {who} [waits|wait] for {it}", waiting, it=phrases.verb(ranks, "it", "them")) if waiting else ""
+    others_wait = waited_for(ranks, waiting)
     failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
     # What a library raised follows from what the user's code did before; that code's own traceback says it itself.
     of_library = bool(ending.frames) and not ending.frames[-1].user
@@ -137,7 +131,6 @@ def draft(snap: Snapshot, stop: Stop) -> Draft:
         kind=RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         collective=call,
         certainty="likely" if stop.secondary or all(record.unrecorded for record in records) else "proven",
-        stop=stop,
     )
 
 

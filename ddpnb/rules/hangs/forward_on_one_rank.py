@@ -13,13 +13,12 @@ from dataclasses import replace
 from ddpnb.facts.departures import jumped
 from ddpnb.facts.once import once
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import frames_at, in_backward
-from ddpnb.facts.standings import Standing
+from ddpnb.facts.stacks import in_backward, in_wrapper
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.rule import FAILURE, Draft, each, family, title
+from ddpnb.rules.rule import FAILURE, MISMATCHES, SET_UP, Draft, each, family, refine, title
 
 RANK_ZERO_FORWARD = FindingType(
     "DDP411",
@@ -35,8 +34,7 @@ _NEAR = 64  # calls of a lone forward and backward
 Place = tuple[str, int, str]
 
 
-_MISMATCHES = ("DDP302", "DDP303", "DDP304", "DDP305")
-_OTHER_CAUSES = ("DDP202", "DDP310", "DDP403", "DDP404", "DDP407", "DDP408", "DDP412", "DDP416", "DDP605")
+_OTHER_CAUSES = (*SET_UP, "DDP407", "DDP408", "DDP605")
 
 
 @family(RANK_ZERO_FORWARD, after=(FAILURE,))
@@ -47,14 +45,13 @@ def lone_forward(snap: Snapshot) -> Iterable[Draft]:
         yield draft
 
 
-@family(RANK_ZERO_FORWARD, after=_OTHER_CAUSES, refines=(*_MISMATCHES, "DDP301", "DDP308"), failure=True)
-def shifted_by_forward(snap: Snapshot) -> Iterable[Draft]:
+@refine(RANK_ZERO_FORWARD, refines=(*MISMATCHES, "DDP301", "DDP308"), after=_OTHER_CAUSES)
+def shifted_by_forward(snap: Snapshot, finding: Finding) -> Draft | None:
     """One rank ran the wrapped model alone, so that all its later calls are matched with others."""
     draft = _lone_forward(snap.recording)
     if draft is None:
-        return
-    for finding in snap.found(*_MISMATCHES, "DDP301", "DDP308"):
-        yield replace(draft, instead=finding, evidence=(*draft.evidence, *phrases.observed(finding)[:2]))
+        return None
+    return replace(draft, instead=finding, evidence=(*draft.evidence, *phrases.observed(finding)[:2]))
 
 
 @once
@@ -243,27 +240,11 @@ def _remedy(call: Call | None) -> str:
     )
 
 
-_DDP = ("/torch/nn/parallel/distributed.py",)
-
-
-@family(
-    RANK_ZERO_FORWARD,
-    after=(*_OTHER_CAUSES, "DDP411"),
-    refines=("DDP301",),
-    failure=True,
-    needs=("stacks",),
-)
-def alone_in_model(snap: Snapshot) -> Iterable[Draft]:
+@refine(RANK_ZERO_FORWARD, refines=("DDP301",), after=(*_OTHER_CAUSES, "DDP411"), needs=("stacks",))
+def alone_in_model(snap: Snapshot, finding: Finding) -> Draft | None:
     """The wait is that of a wrapped model's forward or backward, which the others never began."""
-    for finding in snap.found("DDP301"):
-        draft = _alone_in_model(snap, finding)
-        if draft is not None:
-            yield draft
-
-
-def _alone_in_model(snap: Snapshot, finding: Finding) -> Draft | None:
     recording, standings = snap.recording, snap.standings
-    waiting = [r for r in finding.waiting if r in standings and _in_wrapper(standings[r])]
+    waiting = [r for r in finding.waiting if r in standings and in_wrapper(standings[r])]
     if not waiting or (len(waiting) > len(finding.culprits) and len(waiting) > 1):
         return None
     turns = {rank: _forwards_of(recording.ranks[rank]) for rank in recording.ranks}
@@ -303,10 +284,6 @@ def _alone_in_model(snap: Snapshot, finding: Finding) -> Draft | None:
         collective=call,
         certainty="likely",
     )
-
-
-def _in_wrapper(standing: Standing) -> bool:
-    return any(any(part in frame.file for part in _DDP) for frame in frames_at(standing)) or in_backward(standing)
 
 
 def _forwards_of(record: RankRecord) -> int:

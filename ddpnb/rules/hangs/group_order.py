@@ -13,37 +13,34 @@ from ddpnb.model.calls import Call
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.rules.hangs.collective_missing import call_lines, places
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family
+from ddpnb.rules.hangs.collective_missing import call_lines
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import ERROR, Draft, family, in_calls
 
 GROUP_ORDER = FindingType("DDP306", "group-order", separate_calls=True, ways_part=True)
 _SAME_ORDER = "Call the collectives of different groups in the same order on all ranks."
 
 
-@family(GROUP_ORDER, failure=True, needs=("calls",))
-def group_order(snap: Snapshot) -> Iterable[Draft]:
+@hang(GROUP_ORDER, needs=("calls",))
+def group_order(snap: Snapshot, stop: Stop) -> Draft:
     """The ranks of a cycle, each in a call of another group, or with calls of several in the queue of its device."""
-    for stop in stops_of(snap, "DDP306"):
-        calls, queued = stop.calls, stop.waits is Waits.QUEUE
-        cycle = stop.gone if queued else ranks_in_a_cycle(stop.waits_for, calls) or tuple(sorted(calls))
-        changed = () if queued else _changed(snap.recording, stop, cycle)
-        history = (
-            f"{phrases.ranks(changed, True)} made {phrases.verb(changed, 'its', 'their')} calls in another order than before; "
-            "the others did not."
-        )
-        culprits = changed or cycle
-        yield Draft(
-            f"{phrases.ranks(cycle, True)} wait for each other in different groups.",
-            culprits,
-            f"{_SAME_ORDER} A call that one rank skips changes its order too.",
-            places(stop),
-            tuple(sorted(calls.keys() - set(culprits))),
-            evidence=(*call_lines(stop), *([history] if changed else [])),
-            collective=calls[cycle[0]],
-            certainty="likely" if changed or queued or _partial(snap.recording, calls) else "proven",
-            stop=stop,
-        )
+    calls, queued = stop.calls, stop.waits is Waits.QUEUE
+    cycle = stop.gone if queued else ranks_in_a_cycle(stop.waits_for, calls) or tuple(sorted(calls))
+    changed = () if queued else _changed(snap.recording, stop, cycle)
+    history = (
+        f"{phrases.ranks(changed, True)} made {phrases.verb(changed, 'its', 'their')} calls in another order than before; "
+        "the others did not."
+    )
+    culprits = changed or cycle
+    return Draft(
+        f"{phrases.ranks(cycle, True)} wait for each other in different groups.",
+        culprits,
+        f"{_SAME_ORDER} A call that one rank skips changes its order too.",
+        waiting=tuple(sorted(calls.keys() - set(culprits))),
+        evidence=(*call_lines(stop), *([history] if changed else [])),
+        collective=calls[cycle[0]],
+        certainty="likely" if changed or queued or _partial(snap.recording, calls) else "proven",
+    )
 
 
 def _partial(recording: Recording, ranks: Iterable[int]) -> bool:
@@ -81,9 +78,7 @@ def in_different_groups(snap: Snapshot) -> Iterable[Draft]:
         ranks,
         _SAME_ORDER,
         snap.at(ranks),
-        evidence=each(
-            calls, lambda rank: f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}."
-        ),
+        evidence=in_calls(calls, standings, "was"),
         collective=calls[ranks[0]],
         certainty="likely",
     )

@@ -12,7 +12,7 @@ from ddpnb.facts.endings import is_consequence, is_fence_stop
 from ddpnb.facts.mismatches import caught, raised_in
 from ddpnb.facts.paths.partings import parting
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Waits
+from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call, CallState
 from ddpnb.model.collectives import Collective, MatchState, root_of
@@ -21,7 +21,7 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.model.split import Split
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
-from ddpnb.rules.hangs.table import stops_of
+from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import Draft, family, title
 from ddpnb.texts import shortened
 
@@ -32,16 +32,14 @@ ARGUMENT_MISMATCH = FindingType("DDP305", "argument-mismatch", mismatch=True, wa
 MISMATCHES = (OP_MISMATCH, SHAPE_MISMATCH, DTYPE_MISMATCH, ARGUMENT_MISMATCH)
 
 
-@family(*MISMATCHES, failure=True, needs=())
-def mismatch(snap: Snapshot) -> Iterable[Draft]:
+@hang(*MISMATCHES, needs=())
+def mismatch(snap: Snapshot, stop: Stop) -> Draft | None:
     """Ranks made different calls on purpose: at the same line, or in the branches of one decision."""
-    for stop in stops_of(snap, "DDP302"):
-        if stop.waits is Waits.STACK:
-            yield from differ_by_stacks(snap, stop, OP_MISMATCH)
-        elif stop.collective is not None:
-            draft = _different_calls(snap.recording, stop.collective)
-            consequences = _consequences(snap.recording, stop.collective, stop.then)
-            yield replace(draft, evidence=(*draft.evidence, *consequences), stop=stop)
+    if stop.collective is None:
+        return differ_by_stacks(snap, stop, OP_MISMATCH)
+    draft = _different_calls(snap.recording, stop.collective)
+    consequences = _consequences(snap.recording, stop.collective, stop.then)
+    return replace(draft, evidence=(*draft.evidence, *consequences))
 
 
 @family(*MISMATCHES, needs=("calls",))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ddpnb.facts import hints
 from ddpnb.facts.places import where
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.facts.snapshot import PerRank, Snapshot
 from ddpnb.facts.standings import Standing
 from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
@@ -14,10 +14,10 @@ from ddpnb.model.calls import NO_SITE, Site, listed
 from ddpnb.model.events.startup import InitProcessGroup, NewGroup
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.model.recording import RankRecord
 from ddpnb.model.split import split
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, family, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import Draft, family, say, title
 
 SUBGROUP_MISMATCH = FindingType("DDP108", "subgroup-mismatch", group_mismatch=True, ways_part=True)
 
@@ -30,20 +30,13 @@ _NOW = 1 << 63
 _LISTED = 4  # groups of a rank that are spelled out
 
 
-@family(SUBGROUP_MISMATCH, failure=True)
-def subgroup_mismatch(snap: Snapshot) -> Iterable[Draft]:
-    """Groups that some ranks made and others did not: they wait in new_group, or different groups share a name."""
-    for stop in stops_of(snap, "DDP108"):
-        yield _not_made(snap.recording, stop)
-    if all(stop.suspected for stop in snap.stops):
-        yield from _of_one_name(snap)
-
-
-def _not_made(recording: Recording, stop: Stop) -> Draft:
-    standings, waiting = stop.standings, stop.waiting
+@hang(SUBGROUP_MISMATCH)
+def not_made(snap: Snapshot, stop: Stop) -> Draft:
+    """Groups that some ranks made and others did not: they wait in new_group."""
+    recording, standings, waiting = snap.recording, stop.standings, stop.waiting
     grouping = stop.among(RankState.CREATING_GROUP)
     absent = frozenset[int]().union(*{stop.waits_for[rank].missing for rank in grouping})
-    unlike, sides, turn = _unlike_lists(standings)
+    unlike, sides, made = _unlike_lists(standings)
     late = {rank for rank in absent if rank in standings and rank not in stop.gone and rank not in waiting}
     culprits = unlike or ([] if sides else sorted(absent.difference(grouping, late)) or grouping)
     named = culprits or sorted(rank for side in sides[1:] for rank in side)
@@ -52,23 +45,26 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
     spoken = [rank for rank in sorted({*grouping, *named})[:8] if rank in standings]
     evidence = [_groups_in_words(standings[rank]) for rank in spoken]
     makers = [rank for rank in grouping if rank not in named]
-    others = makers or [rank for rank in standings if odd and rank not in named and _made(standings, rank, turn)]
-    event = (_made(standings, others[0], turn) if odd else standings[others[0]].event) if others else None
+    others = makers or [rank for rank in standings if odd and rank not in named and rank in made]
+    event = (made.get(others[0]) if odd else standings[others[0]].event) if others else None
     members = event.ranks if isinstance(event, NewGroup) else ()
-    places = dict(_where_made(standings, [rank for rank in named if rank in odd], turn))
+    places = _places(standings, [rank for rank in named if rank in odd], made)
     before = _earlier_there(standings, named, event) if isinstance(event, NewGroup) else {}
     evidence += [
         f"{phrases.ranks(ranks, True)} called new_group at {site} for an earlier group."
         for ranks, site in phrases.by_place(before.items())[:4]
     ]
-    mesh = any(one.maker for rank in {*named, *others} if (one := _made(standings, rank, turn)) is not None)
+    mesh = any(one.maker for one in made.among((*named, *others)).values())
     never_called = len(places) < len(named)
     path = standings[(makers or grouping)[0]].path
     if sides and not culprits:
         what = "groups of DeviceMesh" if mesh else "new_group calls"
         short = f"The ranks' {what} do not match"
-        summary = title(f"{short}: {phrases.by_side(sides, lambda r: _list_of(standings, r, turn))}.", f"{short}.")
-        evidence = [_made_at(standings, side, turn) for side in sides[:8]] + evidence
+        summary = title(f"{short}: {phrases.by_side(sides, lambda rank: listed(made[rank].ranks))}.", f"{short}.")
+        evidence = [
+            f"{phrases.ranks(side, True)} made {listed(made[side[0]].ranks)}{_at(made[side[0]].site)}."
+            for side in sides[:8]
+        ] + evidence
     elif others:
         what = f"{phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group"
         rest = f"{phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create it."
@@ -77,11 +73,8 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
             f"{phrases.ranks(others, True)} {what}; {rest}",
         )
     else:
-        summary = (
-            f"{phrases.ranks(grouping, True)} {phrases.verb(grouping, 'waits', 'wait')} for each other in new_group."
-        )
-    at = {**dict(where(standings, named)), **places}
-    at |= dict(_where_made(standings, held, turn) if odd else where(standings, held))
+        summary = say("{who} [waits|wait] for each other in new_group.", grouping)
+    at = {**_places(standings, named), **places, **_places(standings, held, made if odd else _NONE_MADE)}
     return Draft(
         summary,
         culprits,
@@ -94,19 +87,22 @@ def _not_made(recording: Recording, stop: Stop) -> Draft:
         certainty="likely" if len(standings) < recording.world_size else "proven",
         hint=hints.deciding_branch(recording, path) if never_called else None,
         moments=tuple(
-            (rank, _moment(standings, rank, turn)) for rank in sorted({*named, *others, *held} & set(standings))
+            (rank, (made[rank].began_ns if rank in made else 0) or _NOW)
+            for rank in sorted({*named, *others, *held} & set(standings))
         ),
-        stop=stop,
     )
 
 
-def _of_one_name(snap: Snapshot) -> Iterable[Draft]:
+@family(SUBGROUP_MISMATCH, failure=True)
+def of_one_name(snap: Snapshot) -> Iterable[Draft]:
     """Ranks made different groups under one name: torch counts the groups of each rank.
 
     Both groups then meet at one place of the store, and whose addresses a rank finds there is a matter of time. A warning;
     an error where all members are in a call that has not completed for ``patience`` seconds.
     """
     recording, standings = snap.recording, snap.standings
+    if not all(stop.suspected for stop in snap.stops):
+        return
     if any(record.events_forgotten for record in recording.ranks.values()):
         return  # a group of an earlier start may have the name
     made: dict[str, dict[int, NewGroup]] = {}
@@ -163,12 +159,6 @@ def _earlier_there(standings: Mapping[int, Standing], ranks: Iterable[int], grou
     return {rank: site for rank, site in found.items() if standings[rank].site != site}
 
 
-def _moment(standings: Mapping[int, Standing], rank: int, turn: int) -> int:
-    """When a rank made its group number ``turn``; if it did not, now."""
-    own = _made(standings, rank, turn)
-    return own.began_ns if own is not None and own.began_ns else _NOW
-
-
 def _groups_in_words(standing: Standing) -> str:
     """The groups that a rank has created or is creating, and where it is."""
     made = [listed(group.ranks) for group in standing.record.events(NewGroup)]
@@ -187,62 +177,49 @@ def _groups_in_words(standing: Standing) -> str:
     )
 
 
-def _unlike_lists(standings: Mapping[int, Standing]) -> tuple[list[int], tuple[tuple[int, ...], ...], int]:
-    """(ranks whose lists for new_group are unlike those of the others, the sides, which call it is), at the first one.
+def _unlike_lists(
+    standings: Mapping[int, Standing],
+) -> tuple[list[int], tuple[tuple[int, ...], ...], PerRank[NewGroup]]:
+    """(ranks whose lists for new_group are unlike those of the others, the sides, these calls of all ranks), at the first one.
 
     No ranks where no recorded fact tells which side is at fault.
     """
-    if any(s.record.events_forgotten for s in standings.values()):
-        return [], (), 0  # their order is not known
-    groups = {rank: _of_all(s.record) for rank, s in standings.items()}
-    made = {rank: [group.ranks for group in found] for rank, found in groups.items()}
+    made = PerRank({rank: _of_all(one.record) for rank, one in standings.items()})
+    first = made.of(lambda groups: groups[0] if groups else None)
+    if any(one.record.events_forgotten for one in standings.values()):
+        return [], (), first  # their order is not known
     for turn in range(max(map(len, made.values()), default=0)):
-        found = split({rank: mine[turn] for rank, mine in made.items() if turn < len(mine)})
-        if found.differs:
-            ordered = list(map(list, found.sides))
-            lines = {groups[side[0]][turn].site.line for side in ordered}
-            left_out = [side for side in ordered if _leaves_out(made, side[0], ordered, turn)]
-            if len(ordered) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
-                return left_out[0], (), turn
-            return list(found.culprits), found.sides, turn
-    return [], (), 0
+        own = made.of(lambda groups, turn=turn: groups[turn] if turn < len(groups) else None)
+        apart = own.of(lambda group: group.ranks).split
+        if apart.differs:
+            lines = {own[side[0]].site.line for side in apart.sides}
+            later = {rank: {group.ranks for group in groups[turn + 1 :]} for rank, groups in made.items()}
+            left_out = [  # by those who made this list later, after the one that they made instead
+                side
+                for side in apart.sides
+                if any(own[side[0]].ranks in later[other[0]] for other in apart.sides if other is not side)
+            ]
+            if len(apart.sides) == len(lines) == 2 and len(left_out) == 1:  # at one line it would be another order
+                return list(left_out[0]), (), own
+            return list(apart.culprits), apart.sides, own
+    return [], (), first
 
 
-def _where_made(standings: Mapping[int, Standing], ranks: Iterable[int], turn: int) -> tuple[tuple[int, Site], ...]:
-    """The lines at which ranks made their group number ``turn``, where that is known; else those where they are."""
-    places = dict(where(standings, ranks))
-    for rank in ranks:
-        own = _made(standings, rank, turn)
-        if own is not None and own.site != NO_SITE:
-            places[rank] = own.site
-    return tuple(places.items())
+_NONE_MADE = PerRank[NewGroup]()
 
 
-def _made(standings: Mapping[int, Standing], rank: int, turn: int) -> NewGroup | None:
-    """The new_group call number ``turn`` of a rank, if it made it."""
-    made = _of_all(standings[rank].record) if rank in standings else []
-    return made[turn] if turn < len(made) else None
+def _places(
+    standings: Mapping[int, Standing], ranks: Iterable[int], made: Mapping[int, NewGroup] = _NONE_MADE
+) -> dict[int, Site]:
+    """The lines at which ranks made these groups, where that is known; else those where they are."""
+    there = {rank: made[rank].site for rank in ranks if rank in made and made[rank].site != NO_SITE}
+    return {**dict(where(standings, ranks)), **there}
 
 
-def _list_of(standings: Mapping[int, Standing], rank: int, turn: int) -> str:
-    """The members of a rank's group number ``turn``."""
-    group = _made(standings, rank, turn)
-    return "none" if group is None else listed(group.ranks)
-
-
-def _made_at(standings: Mapping[int, Standing], ranks: Sequence[int], turn: int) -> str:
-    """The members of the group number ``turn`` of these ranks, and where they made it."""
-    group = _made(standings, ranks[0], turn)
-    at = "" if group is None or group.site == NO_SITE else f" at {group.site}"
-    return f"{phrases.ranks(ranks, True)} made {_list_of(standings, ranks[0], turn)}{at}."
+def _at(site: Site) -> str:
+    return f" at {site}" if site != NO_SITE else ""
 
 
 def _of_all(record: RankRecord) -> list[NewGroup]:
     """The new_group calls that all ranks must make: with use_local_synchronization only the members do."""
     return [group for group in record.events(NewGroup) if not group.local]
-
-
-def _leaves_out(made: Mapping[int, list[tuple[int, ...]]], rank: int, sides: list[list[int]], turn: int) -> bool:
-    """Whether the others made this rank's list later, after the one that they made instead."""
-    mine = made[rank][turn]
-    return any(mine in made[side[0]][turn + 1 :] for side in sides if rank not in side)

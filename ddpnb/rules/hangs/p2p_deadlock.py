@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ddpnb.facts.paths.partings import parting
 from ddpnb.facts.point_to_point import Channels
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.steps_apart import StepsApart, steps_apart
 from ddpnb.facts.stops import Awaited, Stop, Waits
 from ddpnb.model import phrases
 from ddpnb.model.calls import Call, CallState, Site
@@ -16,8 +15,8 @@ from ddpnb.model.findings import FindingType
 from ddpnb.model.recording import Recording
 from ddpnb.rules.hangs.collective_missing import silent
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, each, family, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import Draft, each, in_calls, title
 
 _FEW = 8  # ranks of which the paths are compared
 _TAGS = 3  # with which the peer made other calls
@@ -25,16 +24,12 @@ _TAGS = 3  # with which the peer made other calls
 P2P_DEADLOCK = FindingType("DDP307", "p2p-deadlock", separate_calls=True, ways_part=True)
 
 
-@family(P2P_DEADLOCK, failure=True, needs=())
-def p2p_deadlock(snap: Snapshot) -> Iterable[Draft]:
+@hang(P2P_DEADLOCK, needs=())
+def p2p_deadlock(snap: Snapshot, stop: Stop) -> Draft | None:
     """Ranks wait in sends and receives without a counterpart."""
-    for stop in stops_of(snap, "DDP307"):
-        if stop.waits is Waits.STACK:
-            yield from differ_by_stacks(snap, stop, P2P_DEADLOCK)
-        elif stop.awaited is Awaited.SILENT:
-            yield from silent(snap.recording, stop)
-        else:
-            yield _of_calls(snap.recording, stop)
+    if stop.waits is Waits.STACK:
+        return differ_by_stacks(snap, stop, P2P_DEADLOCK)
+    return silent(snap.recording, stop) if stop.awaited is Awaited.SILENT else _of_calls(snap.recording, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class _Blame:
     sides: tuple[tuple[int, ...], ...] = ()
     evidence: tuple[str, ...] = ()
     inferred: bool = False
-    places: tuple[tuple[int, Site], ...] = ()
+    dropped: Mapping[int, Site] = field(default_factory=dict[int, Site])
 
 
 def _of_calls(recording: Recording, stop: Stop) -> Draft:
@@ -65,28 +60,22 @@ def _of_calls(recording: Recording, stop: Stop) -> Draft:
     open_between = [rank for side in blame.sides for rank in side]
     waiting = tuple(sorted({*p2p, *rest} - {*blame.culprits, *open_between}))
     where = {rank: standings[rank].site for rank in (*blame.culprits, *open_between, *waiting) if rank in standings}
-    apart = dict(blame.places) if peers else {}
     return Draft(
         blame.summary,
         blame.culprits,
         blame.remedy,
-        where | apart,
+        where | dict(blame.dropped),
         waiting,
         blame.sides,
         (
             *each(p2p, lambda rank: f"Rank {rank} is in {p2p[rank].title}{phrases.at(standings[rank].site)}."),
             *(_waits_for(channels, rank, call, made) for rank, call, made in short[:8]),
-            *each(
-                rest,
-                lambda rank: f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
-            ),
+            *in_calls({rank: calls[rank] for rank in rest}, standings),
             *each(stop.gone, lambda rank: f"Rank {rank} ended{phrases.at(standings[rank].site)}."),
             *blame.evidence,
         ),
-        first=() if peers else blame.places,
         collective=p2p[min(p2p)],
         certainty="likely" if blame.inferred and blame.culprits else "proven",
-        stop=stop,
     )
 
 
@@ -107,7 +96,7 @@ def _never_called(recording: Recording, p2p: dict[int, Call], peers: tuple[int, 
             evidence=(
                 f"Rank {peer} called {call.title}{phrases.at(call.site)}, but discarded its Work, which cancels it.",
             ),
-            places=((peer, call.site),),
+            dropped={peer: call.site},
         )
     partner = "receive" if p2p[min(p2p)].op == "send" else "send"
     blocked = "; ".join(f"Rank {rank} is blocked in {call.title}" for rank, call in list(p2p.items())[:6])
@@ -122,11 +111,8 @@ def _never_called(recording: Recording, p2p: dict[int, Call], peers: tuple[int, 
 
 def _each_other(recording: Recording, p2p: dict[int, Call], *, worked: bool) -> _Blame:
     """Ranks that wait for each other; ``worked``: the same pattern did before."""
-    parted: StepsApart | None = steps_apart(recording, p2p)
-    culprits, sides, inferred = tuple(p2p), tuple[tuple[int, ...], ...](), parted is not None
-    if parted is not None:
-        culprits, sides = tuple(parted.culprits), () if parted.culprits else parted.sides
-    elif strayed := _strayed(recording, p2p):
+    culprits, sides, inferred = tuple(p2p), tuple[tuple[int, ...], ...](), False
+    if strayed := _strayed(recording, p2p):
         culprits, inferred = tuple(strayed), True
     elif len(unanswered := _unanswered(recording, p2p)) == 1:
         culprits = tuple(unanswered)
@@ -135,14 +121,12 @@ def _each_other(recording: Recording, p2p: dict[int, Call], *, worked: bool) -> 
     return _Blame(
         f"{phrases.ranks(p2p, True)} wait for each other in point-to-point calls.",
         "Make as many sends as receives on each pair of ranks, with the same tags; check the counts of both loops."
-        if parted is not None or worked
+        if worked
         else "Let one side send while the other receives, or post the send and the receive of a rank together with "
         "batch_isend_irecv; check peers and tags.",
         culprits,
         sides,
-        parted.evidence if parted is not None else (),
-        inferred,
-        parted.places if parted is not None else (),
+        inferred=inferred,
     )
 
 

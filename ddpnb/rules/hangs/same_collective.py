@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.reported_calls import all_called, began
+from ddpnb.facts.reported_calls import began, members_known
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stack_evidence import waiting_lines
 from ddpnb.facts.stops import Stop, Waits
@@ -12,8 +12,8 @@ from ddpnb.model import phrases
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.rules.hangs.stack_lines import caveats
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family, say, title
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import ERROR, Draft, family, in_calls, say, title
 
 SAME_COLLECTIVE = FindingType("DDP318", "same-collective", after_patience=True)
 _BEYOND_CALLS = (
@@ -28,30 +28,26 @@ _COLLECT = (
 )
 
 
-@family(SAME_COLLECTIVE, failure=True, needs=())
-def same_collective(snap: Snapshot) -> Iterable[Draft]:
+@hang(SAME_COLLECTIVE, needs=())
+def same_collective(snap: Snapshot, stop: Stop) -> Draft:
     """All ranks are in one function at one line, and their stacks show no difference."""
-    for stop in stops_of(snap, "DDP318"):
-        if stop.waits is not Waits.STACK:
-            yield _unexplained(snap, stop)
-            continue
-        first = stop.standings[stop.waiting[0]]
-        yield Draft(
-            title(
-                *(
-                    f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{at}: their stacks show no difference."
-                    for at in (phrases.at(first.site), f" at {first.site}", "")
-                )
-            ),
-            remedy="Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
-            "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
-            "`ddpnb run --`, the job is recorded, and the finding names the difference.",
-            at={rank: stop.standings[rank].site for rank in stop.waiting},
-            waiting=stop.waiting,
-            evidence=(*waiting_lines(stop.standings, stop.waiting), *caveats(snap, stop, compared=True)),
-            certainty="likely",
-            stop=stop,
-        )
+    if stop.waits is not Waits.STACK:
+        return _unexplained(snap, stop)
+    first = stop.standings[stop.waiting[0]]
+    return Draft(
+        title(
+            *(
+                f"{phrases.ranks(stop.waiting, True)} are all blocked in {first.function}{at}: their stacks show no difference."
+                for at in (phrases.at(first.site), f" at {first.site}", "")
+            )
+        ),
+        remedy="Compare the sizes, dtypes and roots of the call and the number of earlier iterations on the ranks (their "
+        "variables); look at the network between them (GLOO_SOCKET_IFNAME, NCCL_DEBUG=INFO). Started with "
+        "`ddpnb run --`, the job is recorded, and the finding names the difference.",
+        waiting=stop.waiting,
+        evidence=(*waiting_lines(stop.standings, stop.waiting), *caveats(snap, stop, compared=True)),
+        certainty="likely",
+    )
 
 
 def _unexplained(snap: Snapshot, stop: Stop) -> Draft:
@@ -62,18 +58,14 @@ def _unexplained(snap: Snapshot, stop: Stop) -> Draft:
     return Draft(
         say("{who} [is|are] blocked, and nothing that was recorded shows why.", stop.waiting),
         remedy=_BEYOND_CALLS,
-        at={rank: stop.standings[rank].site for rank in stop.waiting},
         waiting=stop.waiting,
         evidence=(
-            *each(
-                calls, lambda rank: f"Rank {rank} is in {phrases.in_call(calls[rank])}{phrases.at(calls[rank].site)}."
-            ),
+            *in_calls(calls, stop.standings),
             *missing,
         ),
         collective=next(iter(calls.values()), None),
         certainty="likely",
         severity="warning",
-        stop=stop,
     )
 
 
@@ -89,7 +81,7 @@ def no_difference(snap: Snapshot) -> Iterable[Draft]:
     inside = [rank for rank, own in calls.items() if (own.group.key, own.seq) == (call.group.key, call.seq)]
     others = phrases.besides(calls, inside)
     past = [rank for rank in others if calls[rank].group.key == call.group.key]
-    everybody = not past and all_called(snap.recording, call, tuple(calls))
+    everybody = not past and members_known(snap.recording, call) and set(call.group.ranks) <= calls.keys()
     if past:
         seen = f", which {phrases.ranks(past)} completed: no difference is known."
     elif everybody:
@@ -110,10 +102,7 @@ def no_difference(snap: Snapshot) -> Iterable[Draft]:
         remedy=_BEYOND_CALLS if past or everybody else _COLLECT,
         at=snap.at(calls),
         waiting=tuple(calls),
-        evidence=each(
-            [*inside, *others],
-            lambda rank: f"Rank {rank} was in {phrases.in_call(calls[rank])}{phrases.at(standings[rank].site)}.",
-        ),
+        evidence=in_calls({rank: calls[rank] for rank in (*inside, *others)}, standings, "was"),
         collective=call,
         certainty="likely",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stack_calls import POINT_TO_POINT, START
 from ddpnb.facts.stack_evidence import different_variables, waiting_lines
@@ -31,26 +29,25 @@ def caveats(snap: Snapshot, stop: Stop, *, compared: bool = False, hosts: bool =
     return lines
 
 
-def missing_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Iterable[Draft]:
+def missing_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Draft | None:
     """Ranks cannot reach the call any more in which others wait."""
     standings, missing, waiting = stop.standings, stop.gone, stop.waiting
     first = standings[waiting[0]]
     at_start = first.function == START
     if at_start != (kind.code == "DDP102"):
-        return
+        return None
     one, many = _why(stop)
     remedy = "Call it on all ranks or on none: move it out of the condition, or end all ranks together."
     if stop.awaited is Awaited.SILENT:
         who = phrases.ranks(missing)
         theirs = phrases.verb(missing, "its output and its stack", "their output and their stacks")
         remedy += f" What {who} did instead is not in these files: {theirs} (py-spy dump --pid PID) say it."
-    yield Draft(
+    return Draft(
         f"{phrases.ranks(missing, True)} did not call the {first.function} that {phrases.ranks(waiting)} "
         f"{phrases.verb(waiting, 'is', 'are')} blocked in{phrases.at(first.site)}: {phrases.verb(missing, one, many)}.",
         missing,
         remedy,
-        {rank: standings[rank].site for rank in (*missing, *waiting)},
-        waiting,
+        waiting=waiting,
         evidence=(
             *waiting_lines(standings, waiting),
             *(_instead(standings[rank]) for rank in missing[:8] if not is_nowhere(standings[rank])),
@@ -58,7 +55,6 @@ def missing_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Iterable
         ),
         kind=kind,
         certainty="likely",
-        stop=stop,
     )
 
 
@@ -90,33 +86,31 @@ def _instead(standing: Standing) -> str:
     )
 
 
-def not_started(snap: Snapshot, stop: Stop) -> Iterable[Draft]:
+def not_started(snap: Snapshot, stop: Stop) -> Draft:
     """Ranks wait for the start of others, of which this host has no process."""
     standings, waiting = stop.standings, stop.waiting
     has = say("{who} [has|have]", stop.gone)
-    yield Draft(
+    return Draft(
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'waits', 'wait')} in {START}"
         f"{phrases.at(standings[waiting[0]].site)}, and {has[:1].lower()}{has[1:]} no process on this host.",
         remedy="Look whether the other ranks were started, on their hosts, with the same MASTER_ADDR and MASTER_PORT.",
-        at={rank: standings[rank].site for rank in waiting},
         waiting=waiting,
         evidence=(*waiting_lines(standings, waiting), *caveats(snap, stop, hosts=False)),
         certainty="likely",
-        stop=stop,
     )
 
 
-def differ_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Iterable[Draft]:
+def differ_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Draft | None:
     """Ranks are in different calls; those that are fewer than all others together are named."""
     standings, sides = stop.standings, sides_of(stop)
     p2p = {standings[rank].function for rank in stop.waiting} <= POINT_TO_POINT
     if p2p != (kind.code == "DDP307"):
-        return
+        return None
     everybody = [rank for side in sides for rank in side]
     odd = [rank for side in sides[1:] for rank in side]
     named = len(odd) < len(sides[0]) and not p2p
     text = phrases.by_side(sides, lambda rank: f"{standings[rank].function}{phrases.at(standings[rank].site)}")
-    yield Draft(
+    return Draft(
         f"{phrases.ranks(everybody, True)} {phrases.verb(everybody, 'is', 'are')} blocked in "
         f"{'point-to-point' if p2p else 'different'} calls: {text}.",
         odd if named else (),
@@ -130,5 +124,4 @@ def differ_by_stacks(snap: Snapshot, stop: Stop, kind: FindingType) -> Iterable[
         (*waiting_lines(standings, everybody), *caveats(snap, stop, compared=not p2p)),
         kind=kind,
         certainty="likely",
-        stop=stop,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from ddpnb.facts import hints
 from ddpnb.facts.init_facts import address_of, claim_of, inits, stale_start, world_size
@@ -12,13 +11,12 @@ from ddpnb.facts.standings import Standing
 from ddpnb.facts.stops import Awaited, Stop, Waits, store_of
 from ddpnb.model import phrases
 from ddpnb.model.events.startup import Environment
-from ddpnb.model.findings import FindingType
+from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import RankRecord
-from ddpnb.model.split import by_value
 from ddpnb.rules.environment.backends import backends
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks, not_started
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, each, explained, family, findings_of, rule, say
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import Draft, alike, each, explained, findings_of, refine, say
 from ddpnb.texts import shortened
 
 BAD_ENVIRONMENT = FindingType("DDP101", "bad-environment")
@@ -30,41 +28,38 @@ WRONG_INTERFACE = FindingType("DDP110", "wrong-interface", after_patience=True)
 _UNKNOWN_HOST = re.compile(r"gai error|getaddrinfo|Name or service not known|name resolution|hostname", re.IGNORECASE)
 
 
-@family(BAD_ENVIRONMENT, DUPLICATE_RANK, failure=True)
-def wrong_claims(snap: Snapshot) -> Iterable[Draft]:
+@hang(BAD_ENVIRONMENT, DUPLICATE_RANK)
+def wrong_claims(_: Snapshot, stop: Stop) -> Draft:
     """Processes claim the rank of another process, or one that does not exist."""
-    for stop in stops_of(snap, "DDP101", "DDP103"):
-        starting = stop.waiting
-        claims = {rank: claim_of(stop.standings[rank].record) for rank in starting}
-        sizes = {rank: world_size(stop.standings[rank]) or len(stop.standings) for rank in starting}
-        outside = any(not 0 <= claims[rank] < sizes[rank] for rank in starting)
-        # Perhaps all of them number the ranks differently.
-        culprits = starting if outside and all(claims[rank] != rank for rank in starting) else stop.gone
-        same = [[rank for rank in culprits if claims[rank] == n] for n in dict.fromkeys(claims[r] for r in culprits)]
-        if outside:
-            known = {sizes[rank] for rank in culprits}
-            world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
-            what = f"a rank that does not exist in {world}"
-        elif len(same) > 1:
-            what = f"ranks that other processes have claimed: {phrases.by_side(same, lambda rank, claims=claims: str(claims[rank]))}"
-        else:
-            what = f"rank {claims[culprits[0]]}, which another process has claimed"
-        yield Draft(
-            say("{who} [claims|claim] {what}.", culprits, what=what),
-            culprits,
-            "Take the rank from the launcher (RANK in the environment, counted from 0) instead of computing it.",
-            {rank: stop.standings[rank].site for rank in starting},
-            phrases.besides(starting, culprits),
-            evidence=each(
-                starting,
-                lambda rank, stop=stop, claims=claims, sizes=sizes: (
-                    f"The process of rank {rank} claims rank {claims[rank]} of "
-                    f"{sizes[rank]}{phrases.at(stop.standings[rank].site)}."
-                ),
+    starting = stop.waiting
+    claims = {rank: claim_of(stop.standings[rank].record) for rank in starting}
+    sizes = {rank: world_size(stop.standings[rank]) or len(stop.standings) for rank in starting}
+    outside = any(not 0 <= claims[rank] < sizes[rank] for rank in starting)
+    # Perhaps all of them number the ranks differently.
+    culprits = starting if outside and all(claims[rank] != rank for rank in starting) else stop.gone
+    same = [[rank for rank in culprits if claims[rank] == n] for n in dict.fromkeys(claims[r] for r in culprits)]
+    if outside:
+        known = {sizes[rank] for rank in culprits}
+        world = f"a world of {known.pop()}" if len(known) == 1 else "the world that they expect"
+        what = f"a rank that does not exist in {world}"
+    elif len(same) > 1:
+        what = f"ranks that other processes have claimed: {phrases.by_side(same, lambda rank: str(claims[rank]))}"
+    else:
+        what = f"rank {claims[culprits[0]]}, which another process has claimed"
+    return Draft(
+        say("{who} [claims|claim] {what}.", culprits, what=what),
+        culprits,
+        "Take the rank from the launcher (RANK in the environment, counted from 0) instead of computing it.",
+        waiting=phrases.besides(starting, culprits),
+        evidence=each(
+            starting,
+            lambda rank: (
+                f"The process of rank {rank} claims rank {claims[rank]} of "
+                f"{sizes[rank]}{phrases.at(stop.standings[rank].site)}."
             ),
-            kind=BAD_ENVIRONMENT if outside else DUPLICATE_RANK,
-            stop=stop,
-        )
+        ),
+        kind=BAD_ENVIRONMENT if outside else DUPLICATE_RANK,
+    )
 
 
 def _call_of(standing: Standing) -> str:
@@ -72,18 +67,13 @@ def _call_of(standing: Standing) -> str:
     return standing.event.title if standing.event is not None else "init_process_group"
 
 
-@family(WORLD_INCOMPLETE, failure=True, needs=())
-def world_incomplete(snap: Snapshot) -> Iterable[Draft]:
+@hang(WORLD_INCOMPLETE, needs=())
+def world_incomplete(snap: Snapshot, stop: Stop) -> Draft | None:
     """Ranks wait for others that never join."""
-    for stop in stops_of(snap, "DDP102"):
-        if stop.waits is Waits.STACK:
-            yield from (
-                not_started(snap, stop)
-                if stop.awaited is Awaited.ABSENT
-                else missing_by_stacks(snap, stop, WORLD_INCOMPLETE)
-            )
-        else:
-            yield _too_large(stop) if stop.awaited is Awaited.ABSENT else _never_joined(snap, stop)
+    absent = stop.awaited is Awaited.ABSENT
+    if stop.waits is Waits.STACK:
+        return not_started(snap, stop) if absent else missing_by_stacks(snap, stop, WORLD_INCOMPLETE)
+    return _too_large(stop) if absent else _never_joined(snap, stop)
 
 
 def _too_large(stop: Stop) -> Draft:
@@ -92,12 +82,17 @@ def _too_large(stop: Stop) -> Draft:
     launched = len(standings)
     wrong = tuple(rank for rank, size in sizes.items() if size != launched) or starting
     return Draft(
-        f"{phrases.ranks(wrong, True)} {phrases.verb(wrong, 'expects', 'expect')} a world of {max(size or 0 for size in sizes.values())} "
-        f"ranks, but {launched} were launched: {phrases.ranks(absent)} never {phrases.verb(absent, 'joins', 'join')}.",
+        say(
+            "{who} [expects|expect] a world of {size} ranks, but {launched} were launched: {absent} never {join}.",
+            wrong,
+            size=max(size or 0 for size in sizes.values()),
+            launched=launched,
+            absent=absent,
+            join=phrases.verb(absent, "joins", "join"),
+        ),
         wrong,
         "Leave world_size to the launcher (WORLD_SIZE in the environment), or launch as many ranks as the script asks for.",
-        {rank: standings[rank].site for rank in starting},
-        phrases.besides(starting, wrong),
+        waiting=phrases.besides(starting, wrong),
         evidence=each(
             starting,
             lambda rank: (
@@ -105,7 +100,6 @@ def _too_large(stop: Stop) -> Draft:
                 f"{phrases.at(standings[rank].site)}."
             ),
         ),
-        stop=stop,
     )
 
 
@@ -114,12 +108,15 @@ def _never_joined(snap: Snapshot, stop: Stop) -> Draft:
     first = standings[starting[0]]
     call = _call_of(first)
     return Draft(
-        f"{phrases.ranks(ended, True)} ended without joining: "
-        f"{phrases.ranks(starting)} {phrases.verb(starting, 'is', 'are')} blocked forever in {call}.",
+        say(
+            "{ended} ended without joining: {who} [is|are] blocked forever in {call}.",
+            starting,
+            ended=phrases.ranks(ended, True),
+            call=call,
+        ),
         ended,
         f"Every rank that was launched must call {call}.",
-        snap.at(ended) | {rank: standings[rank].site for rank in starting},
-        starting,
+        waiting=starting,
         evidence=(
             say("{who} [is|are] in {call}{at}.", starting, call=call, at=phrases.at(first.site)),
             *each(
@@ -127,18 +124,15 @@ def _never_joined(snap: Snapshot, stop: Stop) -> Draft:
             ),
         ),
         hint=hints.deciding_branch(snap.recording, first.path, ended=True),
-        stop=stop,
     )
 
 
-@family(RENDEZVOUS_UNREACHABLE, WRONG_INTERFACE, failure=True)
-def unreachable(snap: Snapshot) -> Iterable[Draft]:
+@hang(RENDEZVOUS_UNREACHABLE, WRONG_INTERFACE)
+def unreachable(_: Snapshot, stop: Stop) -> Draft:
     """Ranks use different addresses, or are all at one address and do not reach each other."""
-    for stop in stops_of(snap, "DDP104", "DDP110"):
-        if stop.waits is Waits.STORE:
-            yield _stores_apart(stop)
-        else:
-            yield _addresses_differ(stop) if stop.awaited is Awaited.ELSEWHERE else _in_vain(stop)
+    if stop.waits is Waits.STORE:
+        return _stores_apart(stop)
+    return _addresses_differ(stop) if stop.awaited is Awaited.ELSEWHERE else _in_vain(stop)
 
 
 def _addresses_differ(stop: Stop) -> Draft:
@@ -148,19 +142,17 @@ def _addresses_differ(stop: Stop) -> Draft:
     moved = tuple(rank for rank in starting if _given(standings[rank].record) not in ("", used[rank]))
     culprits = moved if moved and len(moved) < len(starting) else used.split.culprits
     odd = culprits or used.split.odd
+    others = phrases.besides(starting, odd)
+    text = "The ranks use different rendezvous addresses: {odd} [differs|differ] from {others}."
     return Draft(
-        f"The ranks use different rendezvous addresses: {phrases.ranks(odd)} {phrases.verb(odd, 'differs', 'differ')} "
-        f"from {phrases.ranks(phrases.besides(starting, odd))}.",
+        say(text, odd, odd=odd, others=others),
         culprits,
         "Give every rank the same MASTER_ADDR and MASTER_PORT, or the same init_method.",
-        {rank: standings[rank].site for rank in (*odd, *phrases.besides(starting, odd))},
-        phrases.besides(starting, odd) if culprits else (),
+        {rank: standings[rank].site for rank in (*odd, *others)},
+        others if culprits else (),
         used.split.sides,
-        tuple(
-            f"{phrases.ranks(ranks, True)}: {address}" for address, ranks in sorted(by_value(used.items()).items())[:8]
-        ),
+        alike("{who}: {address}", {rank: {"address": used[rank]} for rank in sorted(used, key=lambda r: used[r])}),
         kind=RENDEZVOUS_UNREACHABLE,
-        stop=stop,
     )
 
 
@@ -182,14 +174,12 @@ def _in_vain(stop: Stop) -> Draft:
         + ("the host name cannot be resolved." if unknown else "they cannot reach each other."),
         culprits,
         "Set MASTER_ADDR to an address of rank 0's machine that all others can reach (127.0.0.1 on one machine).",
-        {rank: standings[rank].site for rank in starting},
-        phrases.besides(starting, culprits),
+        waiting=phrases.besides(starting, culprits),
         evidence=each(
             starting, lambda rank: f"Rank {rank} is in {_call_of(standings[rank])}{phrases.at(standings[rank].site)}."
         ),
         kind=WRONG_INTERFACE if unknown else RENDEZVOUS_UNREACHABLE,
         certainty="timed",
-        stop=stop,
     )
 
 
@@ -218,62 +208,55 @@ def _stores_apart(stop: Stop) -> Draft:
         ),
         kind=RENDEZVOUS_UNREACHABLE,
         certainty="proven" if ports.differs or not masters else "likely",
-        stop=stop,
     )
 
 
-@rule("DDP105", "stale-store", failure=True)
-def stale_store(snap: Snapshot) -> Iterable[Draft]:
+@hang(FindingType("DDP105", "stale-store"))
+def stale_store(snap: Snapshot, _: Stop) -> Draft:
     """A rank was refused at the address of one that has not joined yet: an earlier run left the address there."""
-    for stop in stops_of(snap, "DDP105"):
-        found = stale_start(snap.recording)
-        assert found is not None
-        rank, start, late = found
-        ending = snap.ranks[rank].ending
-        said = ending.message.strip().splitlines() if ending is not None else []
-        yield Draft(
-            f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
-            f"before {phrases.verb(late, 'it', 'they')} joined.",
-            (rank,),
-            "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
-            {rank: start.site},
-            late,
-            evidence=(
-                *(f"Rank {rank}: {shortened(line, 200)}." for line in said[:1]),
-                f"{phrases.ranks(late, True)} had not called init_process_group then.",
-            ),
-            stop=stop,
-        )
+    found = stale_start(snap.recording)
+    assert found is not None
+    rank, start, late = found
+    ending = snap.ranks[rank].ending
+    said = ending.message.strip().splitlines() if ending is not None else []
+    return Draft(
+        f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
+        f"before {phrases.verb(late, 'it', 'they')} joined.",
+        (rank,),
+        "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
+        {rank: start.site},
+        late,
+        evidence=(
+            *(f"Rank {rank}: {shortened(line, 200)}." for line in said[:1]),
+            f"{phrases.ranks(late, True)} had not called init_process_group then.",
+        ),
+    )
 
 
-@family(DUPLICATE_RANK, after=("DDP707",), refines=("DDP102", "DDP104", "DDP110", "DDP312"), failure=True)
-def same_rank_twice(snap: Snapshot) -> Iterable[Draft]:
+@refine(DUPLICATE_RANK, refines=("DDP102", "DDP104", "DDP110", "DDP312"), after=("DDP707",))
+def same_rank_twice(snap: Snapshot, finding: Finding) -> Draft | None:
     """Two processes claim the same rank."""
     starts = PerRank(inits(snap.recording))
     claims = starts.of(lambda start: start.rank)
-    double = {number: [rank for rank in claims if claims[rank] == number] for number in sorted(set(claims.values()))}
-    double = {number: ranks for number, ranks in double.items() if len(ranks) > 1}
+    double = {number: ranks for number in sorted(set(claims.values())) if len(ranks := claims.having(number)) > 1}
     if not double:
-        return
+        return None
     number, ranks = next(iter(double.items()))
     culprits = tuple(sorted(rank for one, claimants in double.items() for rank in claimants if rank != one))
     claimed = [one for one, claimants in double.items() if set(claimants) - {one}]
-    for finding in snap.found("DDP102", "DDP104", "DDP110", "DDP312"):
-        yield Draft(
-            f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
-            f"init_process_group with rank={' and '.join(map(str, claimed[:4]))}.",
-            culprits,
-            "Take the rank from the launcher (RANK in the environment) instead of computing it.",
-            starts,
-            phrases.besides(sorted(starts), culprits),
-            evidence=each(starts, lambda rank: f"Rank {rank} joined as rank {starts[rank].rank}."),
-            instead=finding,
-        )
+    return Draft(
+        f"{len(ranks)} processes claim rank {number}: {phrases.ranks(culprits)} {phrases.verb(culprits, 'calls', 'call')} "
+        f"init_process_group with rank={' and '.join(map(str, claimed[:4]))}.",
+        culprits,
+        "Take the rank from the launcher (RANK in the environment) instead of computing it.",
+        starts,
+        phrases.besides(sorted(starts), culprits),
+        evidence=each(starts, lambda rank: f"Rank {rank} joined as rank {starts[rank].rank}."),
+        instead=finding,
+    )
 
 
-@family(after=("DDP103",), refines=("DDP102", "DDP104", "DDP108", "DDP110"), failure=True, gives=("DDP106",))
-def other_backend(snap: Snapshot) -> Iterable[Draft]:
+@refine(refines=("DDP102", "DDP104", "DDP108", "DDP110"), after=("DDP103",), gives=("DDP106",))
+def other_backend(snap: Snapshot, finding: Finding) -> Draft | None:
     """The ranks use different backends."""
-    for better in findings_of(snap.recording, backends):
-        for finding in snap.found("DDP102", "DDP104", "DDP108", "DDP110"):
-            yield explained(finding, better)
+    return explained(finding, findings_of(snap.recording, backends))

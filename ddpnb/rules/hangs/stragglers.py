@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ddpnb.facts.compilations import WARM_UP, described
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.standings import Standing, compiles
+from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.events.runs import Compilation
 from ddpnb.model.findings import FindingType
 from ddpnb.model.rank_state import RankState
 from ddpnb.rules.hangs import blocked
 from ddpnb.rules.hangs.stack_lines import caveats
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import ERROR, Draft, each, family
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import ERROR, Draft, each, family, say, waited_for
 
 STRAGGLER = FindingType("DDP315", "straggler", severity="note")
 LATE = "This is no error yet: find out what the late rank does that the others do not."
@@ -33,9 +34,7 @@ def straggler(snap: Snapshot) -> Iterable[Draft]:
     compiling = all(standings[rank].record.compiling is not None for rank in late)
     compiles_now = f", where {phrases.verb(late, 'it compiles', 'they compile')}" if compiling else ""
     yield Draft(
-        f"{phrases.ranks(late, True)} {phrases.verb(late, 'is a straggler', 'are stragglers')}"
-        f"{phrases.at(standings[late[0]].site)}{compiles_now}; {phrases.ranks(waiting)} "
-        f"{phrases.verb(waiting, 'waits', 'wait')} for {phrases.verb(late, 'it', 'them')}.",
+        f"{_are_late(standings, late)}{compiles_now}{waited_for(late, waiting)}.",
         late,
         LATE_COMPILER if compiling else LATE,
         snap.at((*late, *waiting)),
@@ -46,6 +45,10 @@ def straggler(snap: Snapshot) -> Iterable[Draft]:
         ),
         collective=standings[waiting[0]].call,
     )
+
+
+def _are_late(standings: Mapping[int, Standing], ranks: Sequence[int]) -> str:
+    return say("{who} [is a straggler|are stragglers]{at}", ranks, at=phrases.at(standings[ranks[0]].site))
 
 
 def _doing(one: Standing, taken_ns: int) -> str:
@@ -66,30 +69,33 @@ def _compiled(snap: Snapshot, late: Sequence[int], waiting: Sequence[int]) -> li
     ]
 
 
-@family(STRAGGLER, after=(ERROR,), needs=("stacks",))
-def straggler_by_stacks(snap: Snapshot) -> Iterable[Draft]:
+@hang(STRAGGLER, failure=False, after=(ERROR,), needs=("stacks",))
+def straggler_by_stacks(snap: Snapshot, stop: Stop) -> Draft:
     """Others wait, as their stacks show, and these ranks move."""
-    for stop in stops_of(snap, "DDP315"):
-        standings, moving, waiting = stop.standings, stop.gone, stop.waiting
-        first = standings[waiting[0]]
-        inside = [rank for rank in moving if compiles(standings[rank].record)]
-        yield Draft(
-            f"{phrases.ranks(moving, True)} {phrases.verb(moving, 'is a straggler', 'are stragglers')}"
-            f"{phrases.at(standings[moving[0]].site)}; {phrases.ranks(waiting)} {phrases.verb(waiting, 'waits', 'wait')} "
-            f"in {first.function}{phrases.at(first.site)}.",
-            moving,
-            LATE_COMPILER if len(inside) == len(moving) else LATE,
-            {rank: standings[rank].site for rank in (*moving, *waiting)},
+    standings, moving, waiting = stop.standings, stop.gone, stop.waiting
+    first = standings[waiting[0]]
+    inside = [rank for rank in moving if compiles(standings[rank].record)]
+    return Draft(
+        f"{_are_late(standings, moving)}; "
+        + say(
+            "{ranks} [waits|wait] in {call}{at}.",
             waiting,
-            evidence=(
-                *each(
-                    moving,
-                    lambda rank, standings=standings, inside=inside: (
-                        f"Rank {rank} "
-                        f"{'is inside of torch.compile' if rank in inside else 'still moves'}{phrases.at(standings[rank].site)}."
-                    ),
+            ranks=waiting,
+            call=first.function,
+            at=phrases.at(first.site),
+        ),
+        moving,
+        LATE_COMPILER if len(inside) == len(moving) else LATE,
+        waiting=waiting,
+        evidence=(
+            *each(
+                moving,
+                lambda rank: (
+                    f"Rank {rank} "
+                    f"{'is inside of torch.compile' if rank in inside else 'still moves'}{phrases.at(standings[rank].site)}."
                 ),
-                *caveats(snap, stop),
             ),
-            certainty="likely",
-        )
+            *caveats(snap, stop),
+        ),
+        certainty="likely",
+    )

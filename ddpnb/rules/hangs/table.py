@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import wraps
+from typing import Any, TypeVar
 
 from ddpnb.facts.departures import Left
 from ddpnb.facts.snapshot import Snapshot
 from ddpnb.facts.stops import Awaited, Stop, Waits
+from ddpnb.model.findings import FindingType
+from ddpnb.rules.rule import Draft, family
 
 TABLE: dict[tuple[Waits, Awaited, Left | None], tuple[str, ...]] = {
     # calls with one number that differ
@@ -56,6 +61,26 @@ TABLE: dict[tuple[Waits, Awaited, Left | None], tuple[str, ...]] = {
 }
 
 
-def stops_of(snap: Snapshot, *codes: str) -> Iterator[Stop]:
-    """The stops whose cell has one of these codes."""
-    return (stop for stop in snap.stops if set(codes) & set(TABLE.get(stop.cell, ())))
+Explain = TypeVar("Explain", bound="Callable[[Snapshot, Stop], Draft | None]")
+
+
+def hang(*kinds: FindingType, **how: Any) -> Callable[[Explain], Explain]:
+    """Register the rule of all stops whose cell has one of these codes: what it says of one of them; None: nothing.
+
+    Args:
+        *kinds: of its findings.
+        **how: as for ``ddpnb.rules.rule.rule``.
+    """
+    codes = {kind.code for kind in kinds}
+
+    def add(find: Explain) -> Explain:
+        @wraps(find)
+        def every(snap: Snapshot) -> Iterable[Draft]:
+            for stop in snap.stops:
+                if not codes.isdisjoint(TABLE.get(stop.cell, ())) and (draft := find(snap, stop)) is not None:
+                    yield replace(draft, stop=stop)
+
+        family(*kinds, **{"failure": True, **how})(every)
+        return find
+
+    return add

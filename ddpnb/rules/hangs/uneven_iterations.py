@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ddpnb.facts.departures import Departure, calls_like
 from ddpnb.facts.loading import Loop, views
 from ddpnb.facts.paths.partings import parting
 from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import frames_at, in_backward
-from ddpnb.facts.standings import Standing
+from ddpnb.facts.stacks import in_wrapper
 from ddpnb.facts.stops import Stop
 from ddpnb.model import phrases
 from ddpnb.model.calls import NO_SITE, Call
+from ddpnb.model.collectives import Collective
+from ddpnb.model.findings import FindingType
 from ddpnb.model.parting import Parting
 from ddpnb.model.recording import RankRecord, Recording
 from ddpnb.rules.data.even_batches import measures
-from ddpnb.rules.hangs.collective_missing import ended_lines, places
-from ddpnb.rules.hangs.table import stops_of
-from ddpnb.rules.rule import Draft, rule, title
-
-_WRAPPER = "/torch/nn/parallel/distributed.py"
+from ddpnb.rules.hangs.collective_missing import ended_lines
+from ddpnb.rules.hangs.table import hang
+from ddpnb.rules.rule import Draft, title
 
 
 # A rank that left a loop is in other micro-batches than the others from there on.
-@rule("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True, failure=True, needs=("calls",))
-def uneven_iterations(snap: Snapshot) -> Iterable[Draft]:
+@hang(FindingType("DDP308", "uneven-iterations", supersedes=("DDP408",), ways_part=True), needs=("calls",))
+def uneven_iterations(snap: Snapshot, stop: Stop) -> Draft | None:
     """A loop of which some ranks ran fewer iterations."""
-    for stop in stops_of(snap, "DDP308"):
-        if stop.left is not None:
-            yield (_of_calls(snap, stop, stop.left) if stop.collective else _ended(snap, stop, stop.left))
+    if stop.left is None:
+        return None
+    return _of_calls(snap, stop.collective, stop.left) if stop.collective else _ended(snap, stop, stop.left)
 
 
-def _of_calls(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
+def _of_calls(snap: Snapshot, collective: Collective, left: Departure) -> Draft:
     """Of ranks that are in another call, after the loop."""
-    collective, gone = stop.collective, left.ranks
-    assert collective is not None
+    gone = left.ranks
     (inside,) = (side for side in collective.sides if side != gone)
     mine, theirs = collective.calls[gone[0]], collective.calls[inside[0]]
     record, other = snap.ranks[gone[0]], snap.ranks[inside[0]]
@@ -43,7 +41,6 @@ def _of_calls(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
     is_ = phrases.verb(gone, "is", "are")
     return _draft(
         snap,
-        stop,
         (gone, inside),
         made,
         theirs,
@@ -66,11 +63,9 @@ def _ended(snap: Snapshot, stop: Stop, left: Departure) -> Draft:
     counts = {rank: calls_like(snap.ranks[rank], call) for rank in stop.gone}
     return _draft(
         snap,
-        stop,
         (stop.gone, stop.waiting),
         _counted(snap.recording, counts),
         call,
-        at=places(stop),
         evidence=ended_lines(snap.recording, stop),
         proven=left.counted,
     )
@@ -85,7 +80,6 @@ def _counted(recording: Recording, made: Mapping[int, int]) -> str:
 
 def _draft(
     snap: Snapshot,
-    stop: Stop,
     sides: tuple[tuple[int, ...], tuple[int, ...]],
     made: str,
     call: Call,
@@ -108,7 +102,6 @@ def _draft(
         waiting=inside,
         collective=call,
         certainty="proven" if proven or (known is not None and known.left_loop(gone)) else "likely",
-        stop=stop,
         **more,  # type: ignore[arg-type]
     )
 
@@ -123,7 +116,7 @@ def _remedy(snap: Snapshot, sides: tuple[tuple[int, ...], tuple[int, ...]], know
     gone, inside = sides
     loops = _loops(snap.recording, (*gone, *inside), known)
     site = next((loop.site for loop in loops.values()), known.site if known is not None else NO_SITE)
-    joins = any(_in_wrapper(snap.standings[rank]) for rank in inside if rank in snap.standings)
+    joins = any(in_wrapper(snap.standings[rank]) for rank in inside if rank in snap.standings)
     return f"Run the same number of iterations on all ranks: {measures(snap.recording, loops, site, joins=joins)}."
 
 
@@ -140,8 +133,3 @@ def _loops(recording: Recording, ranks: Sequence[int], known: Parting | None) ->
     lines = {(loop.site.file, loop.site.line) for loop in last.values()}
     there = known is None or lines == {(known.site.file, known.site.line)}
     return last if len(last) == len(ranks) and len(lines) == 1 and there else {}
-
-
-def _in_wrapper(standing: Standing) -> bool:
-    """Whether a rank is in a call of the wrapper's own, which Join makes on ranks that have finished."""
-    return in_backward(standing) or any(frame.file.endswith(_WRAPPER) for frame in frames_at(standing))

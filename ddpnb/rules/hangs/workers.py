@@ -6,7 +6,7 @@ why (DDP507), or the worker has died unnoticed (DDP505).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ddpnb.facts.children import blocking_child, inside, is_busy, kills_for_memory, waits_for
 from ddpnb.facts.snapshot import Snapshot
@@ -15,31 +15,23 @@ from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding, FindingType
 from ddpnb.model.recording import Child, Recording
 from ddpnb.model.stacks import Frame
-from ddpnb.rules.causes.blocked import blocked_alone
-from ddpnb.rules.rule import Draft, family, refined, title
+from ddpnb.rules.causes.blocked import in_a_call
+from ddpnb.rules.rule import Draft, refine, refined, say, title, waited_for
 
 WORKER_DIED = FindingType("DDP505", "worker-died", after_patience=True)
 WORKER_STALLED = FindingType("DDP507", "worker-stalled", after_patience=True)
 
 
-@family(
-    WORKER_DIED,
-    WORKER_STALLED,
-    after=("DDP109", "DDP317", "DDP707"),
-    refines=("DDP313",),
-    failure=True,
-    needs=("stacks",),
-)
-def worker(snap: Snapshot) -> Iterable[Draft]:
+@refine(WORKER_DIED, WORKER_STALLED, refines=("DDP313",), after=("DDP109", "DDP317", "DDP707"), needs=("stacks",))
+def worker(snap: Snapshot, finding: Finding) -> Draft | None:
     """Ranks wait for a child process that is stalled, or has died."""
-    for finding in blocked_alone(snap, "DDP313"):
-        waiting = snap.ranks.among(finding.culprits).of(waits_for)
-        if not waiting or len(waiting) < len(finding.culprits):
-            continue
-        first = snap.ranks[finding.culprits[0]]
-        # Workers that have delivered all their batches exit too, before the others.
-        dead = [child for child in first.children if child.status == "Z"] if not is_busy(first) else []
-        yield _died(snap, finding, dead) if dead else _stalled(snap, finding, waiting)
+    waiting = snap.ranks.among(finding.culprits).of(waits_for)
+    if not waiting or len(waiting) < len(finding.culprits) or in_a_call(snap, finding):
+        return None
+    first = snap.ranks[finding.culprits[0]]
+    # Workers that have delivered all their batches exit too, before the others.
+    dead = [child for child in first.children if child.status == "Z"] if not is_busy(first) else []
+    return _died(snap, finding, dead) if dead else _stalled(snap, finding, waiting)
 
 
 def _stalled(snap: Snapshot, finding: Finding, waiting: Mapping[int, str]) -> Draft:
@@ -64,16 +56,9 @@ def _stalled(snap: Snapshot, finding: Finding, waiting: Mapping[int, str]) -> Dr
     at = places.get(first, snap.standings[first].site)
     what = waiting[first]
     culprits = finding.culprits
-    summary = (
-        f"{phrases.ranks(culprits, True)} {phrases.verb(culprits, 'waits', 'wait')} for a {what} "
-        f"that is stalled{phrases.at(at)}"
-    )
-    rest = (
-        f"; {phrases.ranks(finding.waiting)} {phrases.verb(finding.waiting, 'waits', 'wait')} for "
-        f"{phrases.verb(culprits, 'it', 'them')}"
-        if finding.waiting
-        else ""
-    )
+    text = "{who} [waits|wait] for a {what} that is stalled{at}"
+    summary = say(text, culprits, what=what, at=phrases.at(at))
+    rest = waited_for(culprits, finding.waiting)
     return refined(
         finding,
         WORKER_STALLED,
@@ -91,8 +76,7 @@ def _died(snap: Snapshot, finding: Finding, dead: Sequence[Child]) -> Draft:
     killed = _new_kills(snap.recording)
     if killed:
         evidence.append(f"The kernel (OOM killer) has killed {killed} since the run began.")
-    waits = phrases.verb(finding.waiting, "waits", "wait")
-    waiting = f"; {phrases.ranks(finding.waiting)} {waits} for it" if finding.waiting else ""
+    waiting = waited_for((rank,), finding.waiting)
     died = f"Rank {rank} waits for a worker that has died{phrases.at(snap.standings[rank].site)}"
     return refined(
         finding,

@@ -25,7 +25,8 @@ def found(message, waits=True):
     other = Rank(0, 2).waits("all_reduce", line(6)) if waits else Rank(0, 2).finishes()
     taken = record(other, Rank(1, 2).raises("KeyError", message, line(5)))
     (failure,) = findings_of(taken, endings)
-    drafts = [draft.finding((RANK_RAISED,)) for draft in worker_raised(Snapshot(taken, findings=[failure]))]
+    draft = worker_raised(Snapshot(taken), failure)
+    drafts = [draft.finding((RANK_RAISED,))] if draft is not None else []
     assert [one.summary for one in diagnose(taken).errors] == [
         one.summary for one in drafts or [failure]
     ]  # the engine asks it too

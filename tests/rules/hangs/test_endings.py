@@ -23,8 +23,7 @@ URLOPEN = Frame("/usr/lib/python3.11/urllib/request.py", 1351, "do_open", user=F
 
 def findings(*ranks: Rank) -> list[Finding]:
     snap = Snapshot(record(*ranks))
-    vars(snap)["stops"] = tuple(failures(snap.recording, snap.standings, snap.waits))
-    return [draft.finding([]) for draft in endings(snap)]
+    return [endings(snap, stop).finding([]) for stop in failures(snap.recording, snap.standings, snap.waits)]
 
 
 def lost_peer(rank: int, world: int = 4, message: str = CLOSED) -> Rank:
