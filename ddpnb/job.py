@@ -15,7 +15,7 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.search import all_jobs, job_of
 from ddpnb.processes.jobs.unrecorded_processes import UnrecordedProcesses, not_recorded
-from ddpnb.processes.remote.jobs.ranks import attached
+from ddpnb.processes.remote.job_ranks import attached
 
 
 def attach(target: str | int | os.PathLike[str] | FoundJob, *, patience: float = PATIENCE) -> Job:

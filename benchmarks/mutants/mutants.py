@@ -294,6 +294,14 @@ MUTANTS = (
         ("processes/remote/test_changes.py",),
     ),
     Mutant(
+        "requests-done-twice",
+        "processes/remote/agent.py",
+        "        if number not in self._answers:\n",
+        "        if True:\n",
+        "a rank on another host is started twice where an answer was lost",
+        ("processes/remote/test_world_agents.py",),
+    ),
+    Mutant(
         "address-that-some-hosts-reach",
         "processes/remote/addresses.py",
         "if all(any(address == other",
@@ -439,7 +447,7 @@ MUTANTS = (
         "            self._silent_at = None\n            return False\n",
         "            return False\n",
         "a host that was silent twice for a moment ends the run",
-        ("observe/test_watchdog.py", "processes/remote/jobs/test_hosts.py"),
+        ("observe/test_watchdog.py", "processes/remote/test_job_hosts.py"),
     ),
     Mutant(
         "logs-of-the-run-before-overwritten",

@@ -34,7 +34,7 @@ from ddpnb.rules.outcome import is_refused
 from ddpnb.texts import printable
 
 if TYPE_CHECKING:
-    from ddpnb.processes.remote.jobs.hosts import JobHosts
+    from ddpnb.processes.remote.job_hosts import JobHosts
 
 _TICK_S = 0.05
 _MORE_S = 60.0  # that processes which a command has left may take to become ranks
@@ -167,7 +167,7 @@ class CommandRun:
     def _processes_in(self, folder: str) -> JobProcesses:
         if self._hosts is None:
             return JobProcesses(folder)
-        from ddpnb.processes.remote.jobs.ranks import JobOnHosts
+        from ddpnb.processes.remote.job_ranks import JobOnHosts
 
         return JobOnHosts(folder, self._hosts)
 
@@ -375,7 +375,7 @@ def _other_hosts(command: Sequence[str], environment: Mapping[str, str], folder:
     """What the agents of other hosts connect to, if the command may start ranks there and they can."""
     if not may_leave_host(command, environment):
         return None
-    from ddpnb.processes.remote.jobs.hosts import JobHosts
+    from ddpnb.processes.remote.job_hosts import JobHosts
 
     try:
         return JobHosts(folder)

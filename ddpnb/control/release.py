@@ -84,12 +84,18 @@ class Releasing:
                     monitor.groups_closed = True
                 if shared.startup is not None:
                     shared.startup._cut()
-            shared.half_released = of_world and not release.cut_off.isdisjoint(freed.left)
-            told = self._group(kept=kept) if of_world and not freed.left else ""
+            half = shared.half_released or not release.cut_off.isdisjoint({*freed.left, *release.silent})
+            shared.half_released = of_world and not kept and half
+            if shared.half_released and not freed.left:  # some have ended by themselves, and not heard of it
+                finished = self.finish()
+                ranks = tuple(rank for rank in freed.ranks if rank not in finished.left)
+                freed = replace(finished, ranks=ranks, seconds=freed.seconds)
+            elif of_world and not freed.left:
+                freed = replace(freed, group=self._group(kept=kept))
             for monitor in monitors:
                 monitor.show_rest()
             self._breakpoints.released(freed.left)
-        return replace(freed, group=told)
+        return freed
 
     def finish(self) -> Freed:
         """End a release of which some ranks have heard a part only, when all are idle."""
@@ -129,7 +135,8 @@ class Releasing:
 
 
 class _Release:
-    """One release of the busy ranks. ``shut``: those whose connections were shut down; ``cut_off``: whose hosts were silent.
+    """One release of the busy ranks. ``shut``: those whose connections were shut down; ``cut_off``: whose hosts were silent;
+    ``silent``: that did not answer when they were asked last.
 
     Args:
         ranks: all; gloo waits on the connections between them.
@@ -143,7 +150,7 @@ class _Release:
         self._monitors = monitors
         self._why = why
         self._timeout = timeout
-        self._silent: set[int] = set()
+        self.silent: set[int] = set()
         self.shut: set[int] = set()
         self.cut_off: set[int] = set()
 
@@ -159,10 +166,10 @@ class _Release:
         asked = waiting = _busy(self._ranks)
         transit_ends = began + _TRANSIT_S
         while waiting and time.monotonic() - began < self._timeout:
-            awake = [rank for rank in waiting if rank not in self._silent] or waiting
+            awake = [rank for rank in waiting if rank not in self.silent] or waiting
             # First all must know: no rank issues another call, and the first connection that is shut wakes both ends.
             heard = processes.ask(awake, verbs.Releasing(why=self._why), _ANSWER_S)
-            self._silent = self._silent - set(heard) | (set(awake) - set(heard))
+            self.silent = self.silent - set(heard) | (set(awake) - set(heard))
             self.cut_off |= {rank for ranks in processes.silent_hosts().values() for rank in ranks}
             if self._is_gentle(time.monotonic() - began):
                 processes.ask(list(heard), verbs.Interrupt(), _ANSWER_S)
@@ -178,11 +185,11 @@ class _Release:
             while waiting and time.monotonic() < again:
                 time.sleep(_TICK_S)
                 waiting = _busy(self._ranks)
-            if waiting and set(waiting) <= self._silent and self._given_up(waiting, time.monotonic() - began):
+            if waiting and set(waiting) <= self.silent and self._given_up(waiting, time.monotonic() - began):
                 break
         if waiting:
             processes.check_connection()  # without it no rank has heard of this: that says nothing of them
-        left = {rank: _why_not(self._ranks, rank, rank in self._silent) for rank in waiting}
+        left = {rank: _why_not(self._ranks, rank, rank in self.silent) for rank in waiting}
         return Freed(tuple(rank for rank in asked if rank not in left), left, time.monotonic() - began)
 
     def _given_up(self, silent: Collection[int], passed: float) -> bool:
@@ -195,7 +202,7 @@ class _Release:
 
     def close(self) -> bool:
         """Every later call in the groups fails, on all ranks that hear of it, and says why. Whether there are any."""
-        asked = sorted(self.shut | {*self._ranks.alive()} - self._silent)
+        asked = sorted(self.shut | {*self._ranks.alive()} - self.silent)
         self._ranks.processes.ask(asked, verbs.Released(), _ANSWER_S)
         return bool(asked)
 

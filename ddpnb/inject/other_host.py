@@ -30,7 +30,7 @@ _TICK_S = 0.01
 _NOTE = "not-watched"  # in the folder of a host whose ranks are only recorded
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Not by its path: the working directory, and with it the files of the user, must not be on its import path.
-_AGENT = f"import sys; sys.path.insert(0, {_ROOT!r}); from ddpnb.processes.remote.jobs import agent; agent.main()"
+_AGENT = f"import sys; sys.path.insert(0, {_ROOT!r}); from ddpnb.processes.remote import agent; agent.main()"
 
 
 def packed(way: Mapping[str, Any]) -> str:
@@ -146,39 +146,57 @@ def _start(way: Mapping[str, Any], job: str, folder: str) -> dict[str, Any]:
             path for path in paths if not path.endswith(os.path.join("ddpnb", "inject", "site"))
         ),
     }
-    order = {**way, "job": job, "folder": folder}
+    order = {**way, "kind": "job", "job": job, "folder": folder, "seconds": START_S}
+    starter, said = start_agent(python, order, environment)  # the agent is its child, and none of this process
+    if starter is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            starter.wait(1)
+    return said
+
+
+def start_agent(
+    python: str, order: Mapping[str, Any], environment: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes] | None, dict[str, Any]]:
+    """Start the process of an agent, and wait until it is ready.
+
+    Args:
+        python: the interpreter.
+        order: for ``processes.remote.agent``.
+        environment: of the process.
+
+    Returns:
+        The process, and what it says: ``pid``, ``ahead_ns``; or ``why`` it cannot be used.
+    """
     try:
-        starter = subprocess.Popen(  # it forks the agent, which is no child of this process then, and ends
-            [python, "-P", "-c", _AGENT],
+        process = subprocess.Popen(
+            [python, "-P", "-c", _AGENT, "agent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            cwd="/",  # which an empty entry of PYTHONPATH means
             start_new_session=True,
         )
     except OSError as error:
-        return {"why": f"{python} cannot be started: {error.strerror}"}
-    assert starter.stdin is not None and starter.stdout is not None
-    with starter.stdin, starter.stdout:
+        return None, {"why": f"{python} cannot be started: {error.strerror}"}
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout:
         with contextlib.suppress(OSError):
-            starter.stdin.write(json.dumps(order).encode())
-            starter.stdin.close()
-        told = _line(starter.stdout.fileno())
+            process.stdin.write(json.dumps(order).encode())
+            process.stdin.close()
+        told = _line(process.stdout.fileno(), order["seconds"])
     if told is None:
-        starter.kill()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        starter.wait(1)
+        process.kill()
+        return process, {"why": f"its agent was not ready in {order['seconds']:g} s"}
     try:
-        return (
-            dict(json.loads(told or b"")) if told is not None else {"why": f"its agent was not ready in {START_S:g} s"}
-        )
+        return process, dict(json.loads(told))
     except ValueError:
-        return {"why": f"{python} cannot run its agent: does it have the packages of ddpnb?"}
+        return process, {"why": f"{python} cannot run its agent: does it have the packages of ddpnb?"}
 
 
-def _line(fd: int) -> bytes | None:
+def _line(fd: int, seconds: float) -> bytes | None:
     """What comes on a pipe until it is closed; None: it is not in time."""
-    text, deadline = b"", time.monotonic() + START_S
+    text, deadline = b"", time.monotonic() + seconds
     ready = select.poll()
     ready.register(fd, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0:

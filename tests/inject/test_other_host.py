@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ddpnb.inject import other_host
-from ddpnb.processes.remote.jobs.hosts import JobHosts
+from ddpnb.processes.remote.job_hosts import JobHosts
 from ddpnb.recorder import clock, protocol
 
 

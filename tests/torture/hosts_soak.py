@@ -26,7 +26,7 @@ CALL_S = 60.0  # for one call of the user's
 AGAIN_S = 120.0  # until a host whose link is restored is heard: TCP repeats what was lost ever more rarely
 _HANGS = [
     ("missing.py", "early_return", "DDP301", 1),
-    ("missing.py", "asynchronous", "DDP301", 3),
+    ("missing.py", "asynchronous", "DDP308", 3),
     ("mismatch.py", "operation", "DDP302", 2),
     ("elsewhere.py", "lock", "DDP313", 1),
     ("elsewhere.py", "stopped", "DDP314", 1),

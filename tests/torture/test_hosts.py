@@ -107,7 +107,7 @@ def test_a_script_that_a_host_has_not_is_refused(world, tmp_path):
     ("file", "case", "code", "culprit"),
     [
         ("missing.py", "early_return", "DDP301", 1),
-        ("missing.py", "asynchronous", "DDP301", 3),
+        ("missing.py", "asynchronous", "DDP308", 3),
         ("mismatch.py", "operation", "DDP302", 2),
         ("elsewhere.py", "lock", "DDP313", 1),
         ("elsewhere.py", "stopped", "DDP314", 1),

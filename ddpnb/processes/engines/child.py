@@ -1,4 +1,4 @@
-"""Entry of the processes of a world; the arguments are ``engine``, ``controller``, ``forks`` or ``agent``, a folder, and theirs.
+"""Entry of the processes of a world; the arguments are ``engine``, ``controller`` or ``forks``, a folder, and theirs.
 
 Each dies with its launcher. Each comes up in the world's folder: ipyparallel puts the working directory first on the
 import path, where a file of the user (``queue.py``) would stand in for a module of ours. An engine imports torch and installs its hooks before it looks for the
@@ -42,11 +42,6 @@ def main() -> None:
         from ddpnb.processes.engines import engine
 
         serve = engine.load_controller()
-    elif kind == "agent":
-        from ddpnb.processes.remote import agent
-
-        agent.begin()
-        from ipyparallel.engine.app import main as serve
     else:
         with loading.without_collection():
             from ddpnb.recorder import rank  # imports torch

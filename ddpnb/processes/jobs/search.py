@@ -12,7 +12,7 @@ from ddpnb.processes.folder import places
 from ddpnb.processes.jobs.found_job import FoundJob
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses, ended
 from ddpnb.processes.jobs.unrecorded import unrecorded_jobs, unrecorded_jobs_of
-from ddpnb.processes.remote.jobs.messages import way_to
+from ddpnb.processes.remote.messages import way_to
 from ddpnb.recorder import protocol
 
 _HINT = "ddpnb attach lists the jobs that run here."

@@ -16,28 +16,16 @@ from ddpnb.processes.environment import LOOPBACK
 _TRY_S = 1.5  # for one address
 
 
-def own_addresses() -> list[str]:
-    """The IPv4 addresses of this host, the loopback first."""
+def own_addresses() -> dict[str, str]:
+    """The IPv4 addresses of this host, the loopback first, and the network interface of each."""
     states = psutil.net_if_stats()
-    found = [
-        address.address
+    found = {
+        address.address: name
         for name, addresses in psutil.net_if_addrs().items()
         for address in addresses
         if address.family == socket.AF_INET and name in states and states[name].isup
-    ]
-    return sorted(dict.fromkeys(found), key=lambda address: not address.startswith("127."))
-
-
-def interface_of(own: str) -> str:
-    """The name of the network interface with this address; empty if there is none."""
-    return next(
-        (
-            name
-            for name, addresses in psutil.net_if_addrs().items()
-            if any(address.family == socket.AF_INET and address.address == own for address in addresses)
-        ),
-        "",
-    )
+    }
+    return dict(sorted(found.items(), key=lambda entry: not entry[0].startswith("127.")))
 
 
 class Listener:

@@ -1,165 +1,148 @@
-"""The agents of a world, one on each host, and the links to them."""
+"""The agents on other hosts, and the links to them: they connect to this process.
+
+Connections are encrypted (CURVE). Only who has the keys of this job or World can connect; agents get them from this process.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import math
-import os
-import secrets
+import itertools
+import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddpnb.errors import LaunchError
-from ddpnb.files import private
-from ddpnb.processes.engines.client import Client
-from ddpnb.processes.exit_reasons import in_words
-from ddpnb.processes.remote.engine_channel import EngineChannel
-from ddpnb.processes.remote.link import LATE_S, Link
-from ddpnb.processes.remote.mirror import Mirror
-from ddpnb.recorder import verbs
+import zmq
+from zmq.utils import z85
 
-if TYPE_CHECKING:
-    from ddpnb.processes.remote.hosts import Host, Hosts
+from ddpnb.errors import WorldError
+from ddpnb.processes.remote.exchange import Exchange
+from ddpnb.processes.remote.link import SILENT_S, Link
 
-_ASK_S = 2.0  # between two questions after the agent of a host that is silent
-_WAIT_S = 1.0  # for an answer
+_SHORT_S = 0.4  # for an agent that a scheduler may have ended, or whose host may be dead
+_LONGEST = 80  # characters of the name of a host
 
 
 class Agents:
-    """Starts the agents, and learns from the user's engines which of them have ended.
+    """Accepts the connections of agents, and keeps a link to each.
 
     Args:
-        hosts: where they run.
-        folders: of the world: in memory, for output.
-        client: of the world.
-        connection: what an engine needs to connect to its controller.
-        find: the number of the engine that this agent of a host is; None: it has not registered yet.
-        engine_of: the number of the engine of a rank; None: it is not known yet.
+        address: at which this process listens; ``*``: all.
+
+    Raises:
+        WorldError: connections cannot be encrypted or accepted on this machine.
     """
 
-    def __init__(
-        self,
-        hosts: Hosts,
-        folders: Sequence[str],
-        client: Client,
-        connection: Mapping[str, Any],
-        find: Callable[[str, int], int | None],
-        engine_of: Callable[[int], int | None],
-    ) -> None:
-        self.links: dict[str, Link] = {}
-        self._hosts = hosts
-        self._memory, self._folder = folders
-        self._client = client
-        self._connection = connection
-        self._find = find
-        self._engine_of = engine_of
-        self._pids: dict[str, int] = {}
-        self._lock = threading.Lock()  # of what follows: several threads watch
-        # host -> when the user's engine there was asked after the agent, and its answer
-        self._asked: dict[str, tuple[float, Any]] = {}
+    #: seconds for an agent to end what runs on its host
+    end_s = 5.0
+    #: said of a host that does not answer in the end
+    left_there = ""
 
-    def start(self, names: Sequence[str], deadline: float) -> None:
-        """Start the agents of these hosts, and wait for them. Those that replace others continue their files.
-
-        Raises:
-            LaunchError: one could not be started, or is not heard in time.
-        """
-        token = f".{secrets.token_hex(12)}"
-        tokens = [os.path.join(folder, token) for folder in dict.fromkeys([self._memory, self._folder])]
-        controller = [self._hosts.address, int(self._connection["registration"])]
-
-        def config(host: Host) -> Mapping[str, Any]:
-            common = {"connection": self._connection, "controller": controller, "token": token}
-            return {"host": host.name, "cpus": host.cpus, "folders": [self._memory, self._folder], **common}
-
-        for path in tokens:
-            open(path, "w", opener=private).close()
+    def __init__(self, address: str) -> None:
+        self.links: dict[str, Link] = {}  # name of a host -> to its agent
+        self._names: dict[str, str] = {}  # place -> name of the host
+        self._agents: dict[str, bytes] = {}  # name of a host -> its agent
+        self._left: set[str] = set()  # hosts whose agents have ended by themselves
+        self._closed = False
+        if not zmq.has("curve"):
+            raise WorldError("this pyzmq cannot encrypt connections (CURVE).")
+        context: zmq.Context[Any] = zmq.Context()
         try:
-            pids = self._hosts.start_agents(config, names, deadline)
-            self._pids |= pids
-            self._wait_for(pids, deadline)
-        finally:
-            for path in tokens:
-                os.unlink(path)
+            agents = self._listen(context, address)
+        except (zmq.ZMQError, OSError) as error:
+            context.destroy(linger=0)
+            raise WorldError(f"this machine accepts no connections: {error}.") from None
+        self._exchange = Exchange(context, agents, self._take, {self._allowed: self._allow})
 
-    def _wait_for(self, pids: Mapping[str, int], deadline: float) -> None:
-        missing = dict(pids)
-        while missing:
-            for host, pid in list(missing.items()):
-                engine = self._find(host, pid)
-                if engine is not None:
-                    mirror = self._mirror(host)
-                    self.links[host] = link = Link(host, EngineChannel(self._client, engine), mirror)
-                    link.ask_after = partial(self._ask_after, host)
-                    link.after_look = partial(self._correct_clocks, link)
-                    del missing[host]
-            if missing and time.monotonic() > deadline:
-                host, pid = next(iter(missing.items()))
-                told = self._hosts.log_of(host, pid)
-                raise LaunchError(
-                    f"nothing was heard from the agent on host {host} in time.",
-                    f"Its last lines:\n    {told}" if told else "If the hosts are busy, use a longer timeout=.",
-                )
-            time.sleep(0.01)
+    def _listen(self, context: Any, address: str) -> Any:
+        server, secret = zmq.curve_keypair()
+        public, own = zmq.curve_keypair()
+        self._public = public
+        self._allowed = context.socket(zmq.REP)  # asked by the library for each connection
+        self._allowed.bind("inproc://zeromq.zap.01")
+        agents = context.socket(zmq.ROUTER)
+        agents.curve_server = True
+        agents.curve_secretkey, agents.curve_publickey = secret, server
+        agents.zap_domain = b"ddpnb"
+        agents.router_handover = agents.router_mandatory = 1
+        agents.linger = 0
+        agents.tcp_keepalive = 1
+        #: what an agent needs to connect, beside the addresses
+        self._way: dict[str, Any] = {
+            "port": int(agents.bind_to_random_port(f"tcp://{address}")),
+            "server": server.decode(),
+            "public": public.decode(),
+            "secret": own.decode(),
+        }
+        return agents
 
-    def _mirror(self, host: str) -> Mirror:
-        """That of an agent that has ended, or a new one."""
-        before = self.links.get(host)
+    def _allow(self) -> None:
+        """Answer the library whether a connection is accepted (the ZAP protocol, ZeroMQ RFC 27)."""
+        version, number, *_, mechanism, key = self._allowed.recv_multipart()
+        accepted = mechanism == b"CURVE" and z85.encode(key) == self._public
+        status, text = (b"200", b"OK") if accepted else (b"400", b"refused")
+        self._allowed.send_multipart([version, number, status, text, b"", b""])
+
+    def _take(self, sender: list[bytes], message: dict[str, Any]) -> None:
+        kind = message["kind"]
+        if kind == "clock":
+            self._exchange.post(sender, {"kind": "answer", "id": message["id"], "now_ns": time.monotonic_ns()})
+        elif kind == "hello":  # an agent may reach several addresses of this host
+            self._exchange.post(sender, {"kind": "welcome"})
+        elif kind == "here":
+            self._connect(sender[0], str(message["host"])[:_LONGEST], str(message["place"]))
+        elif kind == "bye":
+            self._left |= {name for name, agent in self._agents.items() if agent == sender[0]}
+
+    def _connect(self, agent: bytes, host: str, place: str) -> None:
+        """An agent has come; one that was there before on its host is not heard any more."""
+        names = (host if number == 1 else f"{host} ({number})" for number in itertools.count(1))
+        name = self._names.get(place) or next(name for name in names if name not in self.links)
+        before = self.links.get(name)
+        self.links[name] = self._link(name, partial(self._exchange.send, [agent]), before)
+        self._names[place], self._agents[name] = name, agent
+        self._left.discard(name)
         if before is not None:
-            before.close()
-            return before.mirror
-        mirror = Mirror(self._memory)
-        mirror.allow(self._folder)
-        return mirror
+            threading.Thread(target=before.close, daemon=True).start()
 
-    def _correct_clocks(self, link: Link) -> None:
-        """Send ranks the difference of the clocks if it has changed. Nobody waits for their answers."""
-        ahead = link.clock.ahead_ns
-        late = {rank: self._engine_of(rank) for rank, known in list(link.clocks.items()) if known != ahead}
-        reached = {rank: engine for rank, engine in late.items() if engine is not None}
-        if reached:
-            with contextlib.suppress(Exception):  # the client is closed
-                self._client.control(dict.fromkeys(reached.values(), verbs.message(verbs.Clock(ahead_ns=ahead))), 0)
-                link.clocks |= dict.fromkeys(reached, ahead)
+    def _link(self, name: str, send: Any, before: Link | None) -> Link:
+        """A link to the agent of a host, in place of that to an earlier one."""
+        raise NotImplementedError
 
-    def late(self) -> list[str]:
-        """The hosts that are silent while their agents run, as far as is known."""
-        late = [host for host, link in self.links.items() if link.silent_s > LATE_S and not link.ended]
-        for host in late:
-            self._ask_after(host)
-        return [host for host in late if not self.links[host].ended]
+    # -- end
 
-    def await_answers(self) -> None:
-        """Wait a moment for the engines of hosts that are silent: whether their agents have ended."""
-        while any(self._asked_ago(host) < _WAIT_S for host in self.late()):
-            time.sleep(0.02)
+    def _of_all(self, seconds: float, verb: str, *given: Any) -> list[str]:
+        """Ask all agents for something; the hosts that do not answer, though their agents have not ended."""
+        links = [link for name, link in list(self.links.items()) if name not in self._left and not link.ended]
+        if not links:
+            return []
+        with ThreadPoolExecutor(len(links)) as pool:
+            done = list(pool.map(lambda link: _done(link, seconds, verb, *given), links))
+        silent = [link.host for link, well in zip(links, done, strict=True) if not well]
+        return [name for name in silent if self._agents[name] not in self._exchange.lost]
 
-    def _asked_ago(self, host: str) -> float:
-        """Seconds since the question that is open; infinite if none is."""
-        with self._lock:
-            at, answer = self._asked.get(host, (0.0, None))
-        return time.monotonic() - at if answer is not None else math.inf
+    def close(self, *, end: bool) -> None:
+        """Let the agents go; safe to call twice.
 
-    def _ask_after(self, host: str) -> None:
-        """Ask the user's engine on this host how its agent has ended, if it has. Nobody waits for the answer."""
-        with self._lock:
-            now = time.monotonic()
-            at, answer = self._asked.get(host, (-_ASK_S, None))
-            try:
-                if answer is not None and answer.ready():
-                    status = answer.get(0)
-                    if isinstance(status, int):
-                        self.links[host].ended = in_words(status)
-                    answer = None
-                if answer is None and now - at > _ASK_S:
-                    at, answer = now, self._hosts.ask_after(host, self._pids[host])
-            except Exception:  # the user's Client is closed, or their engine is another one
-                answer = None
-            self._asked[host] = at, answer
+        Args:
+            end: everything that runs on their hosts too.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        for host in self._of_all(self.end_s if end else _SHORT_S, "end", end):
+            if end:
+                print(f"ddpnb: host {host} does not answer: {self.left_there}.", file=sys.stderr)
+        self._exchange.close()
+        for link in self.links.values():
+            link.close()
 
-    def ended(self) -> list[str]:
-        """The hosts whose agents have ended."""
-        return [host for host, link in self.links.items() if link.ended]
+
+def _done(link: Link, seconds: float, verb: str, *given: Any) -> bool:
+    """Ask an agent for something; whether it has done it."""
+    try:
+        link.request(verb, *given, timeout=seconds if link.silent_s < SILENT_S else _SHORT_S)
+    except WorldError:
+        return False
+    return True

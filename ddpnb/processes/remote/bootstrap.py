@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
-import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-from typing import IO, Any
+from typing import Any
 
+from ddpnb.inject import other_host
 from ddpnb.processes import devices
-from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
 from ddpnb.processes.remote import addresses
 from ddpnb.recorder import protocol
 
 LOCAL = ("tcp://127.", "tcp://localhost", "ipc://")  # addresses that are on this machine
 _LISTEN_S = 60.0  # that a listener stays open
-_ARGS = [
-    *(argument for argument in ENGINE_ARGS if "startup_command" not in argument),
-    "--IPEngine.startup_command=from ddpnb.processes.remote import agent as _a; _a.attach(); del _a",
-]
 
 
 def facts() -> dict[str, Any]:
@@ -73,45 +66,32 @@ def listen() -> list[Any]:
     return [listener.port, listener.word]
 
 
-_agents: dict[int, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}  # that this engine has started, and what they write
+_agents: dict[int, subprocess.Popen[bytes]] = {}  # that this engine has started
 
 
-def start(config: dict[str, Any]) -> int:
-    """Start the agent of this host; it ends with this engine. Returns its process ID.
+def start(order: dict[str, Any]) -> int:
+    """Start the agent of this host, and wait until it is ready; it ends with this engine. Returns its process ID.
 
     Args:
-        config: ``connection`` (to the controller of the world), and what ``agent.Agent`` takes. It may hold keys: the
-            agent reads it from a pipe.
+        order: for ``agent.main``. It holds keys: the agent reads it from a pipe.
+
+    Raises:
+        RuntimeError: it cannot be used.
     """
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("IPP_")},
         protocol.PARENT: str(os.getpid()),
-        protocol.AGENT: config["host"],
+        protocol.AGENT: order["host"],
     }
-    log = tempfile.TemporaryFile()
-    agent = subprocess.Popen(
-        [*CHILD, "agent", tempfile.gettempdir(), *_ARGS],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        start_new_session=True,
-    )
-    assert agent.stdin is not None
-    with contextlib.suppress(BrokenPipeError), agent.stdin as pipe:
-        pipe.write(json.dumps(config).encode())
-    _agents[agent.pid] = agent, log
-    threading.Thread(target=agent.wait, name="ddpnb agent", daemon=True).start()  # so that it leaves no zombie
+    agent, said = other_host.start_agent(sys.executable, {"directory": os.getcwd(), **order}, environment)
+    if agent is not None:
+        threading.Thread(target=agent.wait, name="ddpnb agent", daemon=True).start()  # so that it leaves no zombie
+    if agent is None or "why" in said:
+        raise RuntimeError(said["why"])
+    _agents[agent.pid] = agent
     return agent.pid
-
-
-def log_of(pid: int) -> str:
-    """The end of what an agent that this engine has started has written."""
-    _, log = _agents[pid]
-    log.seek(max(0, log.seek(0, os.SEEK_END) - 2000))
-    return log.read().decode("utf-8", "replace").strip()
 
 
 def exit_status(pid: int) -> int | None:
     """How an agent that this engine has started has ended; None while it runs."""
-    return _agents[pid][0].poll()
+    return _agents[pid].poll()

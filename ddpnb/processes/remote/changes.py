@@ -117,31 +117,6 @@ def _pages(body: bytes, had: bytearray) -> Iterator[tuple[int, bytes]]:
                 yield at // PAGE, page
 
 
-class PagedFiles:
-    """The memory-mapped files of ranks in a folder."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._files: dict[str, PagedFile] = {}
-
-    def renew(self, name: str) -> None:
-        """See ``PagedFile.renew``."""
-        if name in self._files:
-            self._files[name].renew()
-
-    def had(self, name: str) -> bytes:
-        """What the launcher has of this file."""
-        return bytes(self._files[name].had) if name in self._files else b""
-
-    def changes(self, *, arrived: bool) -> list[list[Any]]:
-        """``[[name, change], ...]`` of those that have changed: see ``PagedFile.changes``."""
-        for name in os.listdir(self._folder):
-            if PAGED.fullmatch(name) and name not in self._files:
-                self._files[name] = PagedFile(os.path.join(self._folder, name))
-        changes = {name: file.changes(arrived=arrived) for name, file in self._files.items()}
-        return [[name, change] for name, change in changes.items() if change is not None]
-
-
 class OtherFiles:
     """The other files below a folder: logs, endings, descriptions of models.
 
@@ -204,3 +179,37 @@ class OtherFiles:
                     yield os.path.relpath(entry.path, self._root), entry.stat(follow_symlinks=False)
             except OSError:
                 continue
+
+
+class Files:
+    """All files of ranks in a folder.
+
+    Args:
+        folder: the folder.
+        logs: it is the user's own: only logs of ranks are sent.
+    """
+
+    def __init__(self, folder: str, *, logs: bool = False) -> None:
+        self._folder, self._logs = folder, logs
+        self._paged: dict[str, PagedFile] = {}
+        self._others = OtherFiles(folder, logs=logs)
+
+    def renew(self, name: str) -> None:
+        """See ``PagedFile.renew``."""
+        if name in self._paged:
+            self._paged[name].renew()
+
+    def had(self, name: str) -> bytes:
+        """What the launcher has of this memory-mapped file."""
+        return bytes(self._paged[name].had) if name in self._paged else b""
+
+    def changes(self, *, arrived: bool) -> dict[str, Any]:
+        """``paged``: ``[[name, change], ...]`` (``PagedFile.changes``); ``others``: see ``OtherFiles.changes``."""
+        for name in () if self._logs else os.listdir(self._folder):
+            if PAGED.fullmatch(name) and name not in self._paged:
+                self._paged[name] = PagedFile(os.path.join(self._folder, name))
+        changes = {name: file.changes(arrived=arrived) for name, file in self._paged.items()}
+        return {
+            "paged": [[name, change] for name, change in changes.items() if change is not None],
+            "others": self._others.changes(arrived=arrived),
+        }

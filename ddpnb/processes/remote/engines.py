@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import glob
+import math
 import os
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -21,17 +21,44 @@ from ddpnb.processes.environment import Port, working_directory
 from ddpnb.processes.exit_reasons import in_words
 from ddpnb.processes.outside import Outside
 from ddpnb.processes.process_samples import GONE, ProcessSample
-from ddpnb.processes.remote.agents import Agents
-from ddpnb.processes.remote.engine_channel import LookedReply
 from ddpnb.processes.remote.hosts import Hosts
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, STILL_RUNS, Link
-from ddpnb.processes.remote.outside import OutsideRemote
+from ddpnb.processes.remote.outside import OutsideOnHosts
+from ddpnb.processes.remote.world_agents import WorldAgents
+from ddpnb.recorder import verbs
 from ddpnb.recorder.protocol import CLOCK
 
 _LOOK_S = 3.0  # for a look after a process was ended
 _RENEW_S = 30.0  # for an agent in place of one that has ended
-_GONE: dict[str, Any] = {"sample": ProcessSample(), "gpu": {}, "queued": None}
+#: of a rank that has ended with the agent of its host
+_LOST: dict[str, Any] = {"exit": -signal.SIGKILL, "sample": ProcessSample(), "gpu": {}, "queued": None}
 _INTERFACE = "GLOO_SOCKET_IFNAME"  # otherwise gloo takes the address of the host's name, which may be the loopback
+
+
+class _LookedReply(Reply):
+    """The answer of a rank, which is ready when the files that the rank has written before are here too."""
+
+    def __init__(self, reply: Reply, link: Link) -> None:
+        super().__init__(reply.result)
+        self._link = link
+        self._wanted: int | None = None
+
+    def ready(self) -> bool:
+        if not super().ready():
+            return False
+        if self._wanted is None:
+            self._wanted = self._link.next_look
+        return self._link.has_looked(self._wanted)
+
+    def wait(self, timeout: float | None = None) -> None:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        super().wait(timeout)
+        while not self.ready() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def get(self, timeout: float | None = None) -> Any:
+        self.wait(timeout)
+        return super().get(0)
 
 
 class RemotePort(Port):
@@ -61,7 +88,7 @@ class RemoteEngines(Engines):
         self._hosts = hosts
         self._folder = folder
         self._put: dict[tuple[str, str], float] = {}  # files that a host has: their times
-        self._agents: Agents | None = None
+        self._agents: WorldAgents | None = None
         self._lost: set[int] = set()  # ranks that have ended with the agent of their host
 
     # -- start
@@ -70,14 +97,16 @@ class RemoteEngines(Engines):
         deadline = time.monotonic() + timeout
         self._cluster.start_controller(timeout)
         self._connect((), deadline)
-        assert self.client is not None
         connection, folders = self._cluster.engine_connection(), (memory, self._folder)
-        self._agents = Agents(self._hosts, folders, self.client, connection, self._find, self._ids.get)
+        self._agents = WorldAgents(self._hosts, folders, connection, self._tell_clock)
         self._agents.start([host.name for host in self._hosts.all], deadline)
 
-    def _find(self, host: str, pid: int) -> int | None:
-        self._meet()
-        return self._met.get((host, pid))
+    def _tell_clock(self, ranks: Sequence[int], ahead_ns: int) -> list[int]:
+        engines = {rank: self._ids[rank] for rank in ranks if rank in self._ids}
+        if engines and self.client is not None:
+            message = verbs.message(verbs.Clock(ahead_ns=ahead_ns))
+            self.client.control(dict.fromkeys(engines.values(), message), 0)
+        return list(engines)
 
     @property
     def links(self) -> dict[str, Link]:
@@ -141,7 +170,10 @@ class RemoteEngines(Engines):
     # -- state, of which the last look at each host says what is known
 
     def outside(self) -> Outside:
-        return OutsideRemote(self)
+        return OutsideOnHosts(self)
+
+    def host_of(self, rank: int) -> str:
+        return self.hosts[rank]
 
     def silent_hosts(self) -> dict[str, tuple[int, ...]]:
         return {host: self._on(host) for host in (self._agents.late() if self._agents is not None else ())}
@@ -150,13 +182,10 @@ class RemoteEngines(Engines):
         return tuple(rank for rank, where in enumerate(self.hosts) if where == host)
 
     def state(self, rank: int) -> dict[str, Any] | None:
-        """What the last look has shown of the rank's process; None before it was seen."""
         link = self._link(rank)
         if link.ended:
             self._lost.update(self._on(link.host))
-        if rank in self._lost:
-            return {"pid": self._pids.get(rank, 0), "exit": -signal.SIGKILL, **_GONE}
-        return link.state(rank, link.mirror.starts.get(rank, 0))
+        return _LOST if rank in self._lost else link.state(self._pids.get(rank, 0))
 
     def clock_ns(self, rank: int) -> int:
         """What the rank adds to the clock of its host."""
@@ -191,7 +220,7 @@ class RemoteEngines(Engines):
         return answers
 
     def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
-        return LookedReply(super().begin(rank, function, *args), self._link(rank))
+        return _LookedReply(super().begin(rank, function, *args), self._link(rank))
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
         self.check_heard([rank])
@@ -284,19 +313,7 @@ class RemoteEngines(Engines):
             return
         if self._agents is not None:
             self._agents.await_answers()
-        for link in self.links.values():
-            link.stop_looking()
-        for host, link in self.links.items():
-            link.close()
-            if link.ended:
-                continue
-            try:
-                link.request("end", timeout=10.0 if link.silent_s < SILENT_S else 0.5)
-            except WorldError:
-                print(
-                    f"ddpnb: host {host} does not answer: what runs there ends by itself within 5 minutes.",
-                    file=sys.stderr,
-                )
+            self._agents.close(end=True)
         if self.client is not None:
             self.client.close(linger=0)
         self._cluster.stop()

@@ -98,14 +98,12 @@ class Hosts:
                 f"{', '.join(tried) or 'none, it has only a loopback'}.",
                 "The hosts must be on one network, and a firewall must let them connect to each other.",
             )
-        own = {first.name: self.master} | {
-            host.name: dict(map(tuple, found[host.engines[0]]))[self.master] for host in others
-        }
-        names = self._ask({host.engines[0]: (addresses.interface_of, (own[host.name],)) for host in self.all})
-        self.interfaces = {host.name: names[host.engines[0]] for host in self.all}
+        own = {host.name: dict(map(tuple, found[host.engines[0]]))[self.master] for host in others}
+        own[first.name] = self.master
+        self.interfaces = {host.name: host.facts["addresses"].get(own[host.name], "") for host in self.all}
 
     def start_agents(
-        self, config: Callable[[Host], Mapping[str, Any]], names: Collection[str], deadline: float
+        self, order: Callable[[Host], Mapping[str, Any]], names: Collection[str], deadline: float
     ) -> dict[str, int]:
         """Start an agent on each of these hosts; host -> its process ID there.
 
@@ -114,16 +112,11 @@ class Hosts:
         """
         self._deadline = deadline
         hosts = [host for host in self.all if host.name in names]
-        started = self._ask({host.engines[0]: (bootstrap.start, (dict(config(host)),)) for host in hosts})
+        started = self._ask({host.engines[0]: (bootstrap.start, (dict(order(host)),)) for host in hosts})
         return {host.name: started[host.engines[0]] for host in hosts}
 
     def _engine_of(self, name: str) -> int:
         return next(host.engines[0] for host in self.all if host.name == name)
-
-    def log_of(self, host: str, pid: int) -> str:
-        """The end of what an agent has written."""
-        engine = self._engine_of(host)
-        return str(self._ask({engine: (bootstrap.log_of, (pid,))})[engine])
 
     def ask_after(self, host: str, pid: int) -> Any:
         """Ask for the exit status of an agent. Returns the AsyncResult: None while it runs."""
@@ -131,7 +124,7 @@ class Hosts:
 
     def _address_of_launcher(self) -> str:
         with addresses.Listener() as listener:
-            asked = (addresses.reached, (addresses.own_addresses(), listener.port, listener.word))
+            asked = (addresses.reached, (list(addresses.own_addresses()), listener.port, listener.word))
             found = self._ask({host.engines[0]: asked for host in self.all})
         address = addresses.common(list(found.values()))
         if not address:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
+import secrets
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Future
+from typing import Any
 
 from ddpnb.errors import WorldError
 from ddpnb.processes.process_samples import GONE, ProcessSample
-from ddpnb.processes.rank_processes import Answer
 from ddpnb.processes.remote.host_clock import HostClock
 from ddpnb.processes.remote.mirror import Mirror
 
@@ -24,52 +24,39 @@ STILL_RUNS = "Is the network between the hosts up, and does the engine that you 
 _CLOCKS_S = 5.0  # for the first comparison of the clocks
 
 
-class Channel(Protocol):
-    """Carries messages to the agent of a host. Those that are lost on the way are sent again by ``Link``."""
-
-    def look(self, have: int, timeout: float) -> dict[str, Any] | None:
-        """The agent's answer to a look (``Agent.look``); None: there was none in time.
-
-        Args:
-            have: the serial number of the last look that has arrived.
-            timeout: seconds.
-
-        Raises:
-            Exception: there will be none any more.
-        """
-        ...
-
-    def request(self, number: int, verb: str, given: list[Any]) -> Answer:
-        """Ask the agent for something (``Agent.answer``)."""
-        ...
-
-
 class Link:
     """Looks at a host again and again, and passes requests to its agent.
 
     Args:
         host: its name.
-        channel: to its agent.
+        send: sends the agent a message; its result is the answer: ``content``, or ``error``, or that it was ``lost``. Raises
+            RuntimeError if there will be none any more.
         mirror: takes the files of its ranks.
+        after_look: called by the thread that looks, after each look.
+        ask_after: called while the agent is silent: finds out whether it has ended. None: nobody can tell.
     """
 
-    def __init__(self, host: str, channel: Channel, mirror: Mirror) -> None:
+    def __init__(
+        self,
+        host: str,
+        send: Callable[[Mapping[str, Any]], Future[dict[str, Any]]],
+        mirror: Mirror,
+        after_look: Callable[[Link], None] | None = None,
+        ask_after: Callable[[], None] | None = None,
+    ) -> None:
         self.host = host
         self.mirror = mirror
         self.heard_at = time.monotonic()
         self.trouble = ""  # why the files of its ranks cannot be kept here
         self.ended = ""  # how the agent ended, in words
-        self._channel = channel
-        self._serial = 0
-        self._known: dict[int, dict[str, Any]] = {}
         self.clock = HostClock()
         self.clocks: dict[int, int] = {}  # what the ranks of the host add to its clock
-        #: called while the agent is silent: finds out whether it has ended
-        self.ask_after: Callable[[], None] = lambda: None
-        #: called by the thread that looks, after each look
-        self.after_look: Callable[[], None] = lambda: None
+        self.shown: dict[str, Any] = {}  # what the last look has shown of all processes, as it came
+        self._send, self._after_look, self._ask_after = send, after_look, ask_after
+        self._serial = 0
+        self._known: dict[int, dict[str, Any]] = {}
         self._looks = 0
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(secrets.randbits(48))  # another process may ask the same agent
         self._stopping = threading.Event()
         self._wanted = threading.Event()  # somebody waits for the next look
         self._looked = threading.Condition()
@@ -89,19 +76,24 @@ class Link:
 
     def _look(self) -> None:
         sent = time.monotonic_ns()
+        asked: Future[dict[str, Any]] = Future()
         try:
-            answer = self._channel.look(self._serial, _LOOK_S)
-        except Exception:  # the channel is closed
+            asked = self._send({"kind": "look", "have": self._serial})
+            answer = asked.result(_LOOK_S).get("content")
+        except TimeoutError:
+            asked.cancel()
+            return
+        except (RuntimeError, CancelledError):  # there will be no answers any more
             self._stopping.set()
             return
-        if answer is None or answer.get("status") != "ok":
+        if not isinstance(answer, dict) or answer.get("status") != "ok":
             return
         arrived = time.monotonic_ns()
         try:
             self.mirror.take(answer)
-            known = {int(rank): _checked(one) for rank, one in answer["ranks"].items()}
+            known = {int(pid): _checked(one) for pid, one in answer["ranks"].items()}
             serial, (received, answered) = int(answer["serial"]), map(int, answer["clock"])
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             self.trouble = f"its agent answers what is not understood: {error}"
             return
         except OSError as error:
@@ -109,11 +101,12 @@ class Link:
             return
         with self._looked:
             self.trouble = ""
-            self._known, self._serial, self.heard_at = known, serial, arrived * 1e-9
+            self._known, self._serial, self.heard_at, self.shown = known, serial, arrived * 1e-9, answer["ranks"]
             self._looks += 1
             self.clock.add(sent, received, answered, arrived)
             self._looked.notify_all()
-        self.after_look()
+        if self._after_look is not None:
+            self._after_look(self)
 
     @property
     def next_look(self) -> int:
@@ -152,18 +145,9 @@ class Link:
             raise _no_answer(self.host)
         return self.clock.ahead_ns
 
-    def state(self, rank: int, start: int) -> dict[str, Any] | None:
-        """What the last look has shown of a rank's process; None if it has not shown this start of it."""
-        known = self._known.get(rank)
-        return known if known is not None and known["start"] == start else None
-
-    def described(self) -> dict[str, Any]:
-        """What the last look has shown of all processes, as a look shows it, without their files."""
-        ranks = {
-            str(key): {**one, "sample": dataclasses.astuple(one["sample"])} for key, one in list(self._known.items())
-        }
-        now = time.monotonic_ns()
-        return {"status": "ok", "serial": 0, "clock": [now, now], "ranks": ranks}
+    def state(self, pid: int) -> dict[str, Any] | None:
+        """What the last look has shown of the process of a rank; None if it has not shown it."""
+        return self._known.get(pid)
 
     # -- requests
 
@@ -173,36 +157,44 @@ class Link:
         Raises:
             WorldError: no answer within ``timeout`` seconds, or the agent refused.
         """
-        number, deadline = next(self._numbers), time.monotonic() + timeout
-        pending: list[Any] = []
+        message = {"kind": "request", "number": next(self._numbers), "verb": verb, "given": given}
+        deadline = time.monotonic() + timeout
+        pending: list[Future[dict[str, Any]]] = []
+        sent = 0
         while time.monotonic() < deadline:
-            pending.append(self._channel.request(number, verb, list(given)))
-            again = min(deadline, time.monotonic() + _AGAIN_S * len(pending))
+            try:
+                pending.append(self._send(message))
+            except RuntimeError:
+                break
+            sent += 1
+            again = min(deadline, time.monotonic() + _AGAIN_S * sent)
             while time.monotonic() < again:
-                if self.silent_s > LATE_S:
-                    self.ask_after()
+                if self.silent_s > LATE_S and self._ask_after is not None:
+                    self._ask_after()
                 if self.ended:
                     raise WorldError(f"the agent on host {self.host} {self.ended}.", "world.restart() starts it again.")
-                for reply in pending:
-                    if reply.ready():
-                        if not reply.successful():
-                            raise WorldError(f"host {self.host} refused ({verb}): {str(reply.exception())[:500]}.")
-                        return reply.get()
+                for asked in [asked for asked in pending if asked.done()]:
+                    pending.remove(asked)
+                    answer = {"lost": True} if asked.cancelled() else asked.result()
+                    if "error" in answer:
+                        raise WorldError(f"host {self.host} refused ({verb}): {str(answer['error'])[:500]}.")
+                    if "lost" not in answer:
+                        return answer.get("content")
+                    if self._ask_after is None:
+                        raise _no_answer(self.host)
                 time.sleep(0.002)
+        for asked in pending:
+            asked.cancel()
         raise _no_answer(self.host)
 
     @property
     def closed(self) -> bool:
         return self._stopping.is_set()
 
-    def stop_looking(self) -> None:
-        """Look no more."""
-        self._stopping.set()
-        self._wanted.set()
-
     def close(self) -> None:
         """Look no more, and wait until the last look is over."""
-        self.stop_looking()
+        self._stopping.set()
+        self._wanted.set()
         if self._thread is not threading.current_thread():
             self._thread.join(timeout=5)
 
@@ -215,8 +207,6 @@ def _checked(one: dict[str, Any]) -> dict[str, Any]:
     status, cpu_s, moved, below, memory = one["sample"]
     exit_status = one["exit"]
     return {
-        "pid": int(one["pid"]),
-        "start": int(one["start"]),
         "exit": None if exit_status is None else int(exit_status),
         "sample": ProcessSample(
             str(status)[:4] if status != GONE else GONE,

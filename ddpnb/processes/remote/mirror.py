@@ -9,6 +9,7 @@ from typing import Any
 from ddpnb.files import make_folder, write_private
 from ddpnb.model import blackbox, path_file, samples, status_file
 from ddpnb.processes.remote.changes import PAGE, PAGED, unpacked
+from ddpnb.processes.remote.messages import of_start
 from ddpnb.recorder import shared_files
 
 _SIZES = {
@@ -23,19 +24,27 @@ class Mirror:
     """Writes what a look at a host has brought. It comes from another machine: names and sizes are checked.
 
     Args:
-        memory: the folder with the memory-mapped files.
+        folders: to which files may be written.
     """
 
-    def __init__(self, memory: str) -> None:
-        self._memory = memory
-        self._roots: set[str] = {memory}
-        self.starts: dict[
-            int, int
-        ] = {}  # how often each rank's process was started: files of earlier ones are not taken
+    def __init__(self, *folders: str) -> None:
+        self._folders = {*folders}
+        #: how often each rank's process was started: memory-mapped files of earlier ones are not taken
+        self.starts: dict[int, int] = {}
 
     def allow(self, folder: str) -> None:
         """Files may be written to this folder."""
-        self._roots.add(folder)
+        self._folders.add(folder)
+
+    def folder(self, name: str) -> str:
+        """Where the files of a folder of the host belong.
+
+        Raises:
+            ValueError: nowhere.
+        """
+        if name not in self._folders:
+            raise ValueError(f"no folder of this world: {name!r:.60}")
+        return name
 
     def take(self, look: dict[str, Any]) -> None:
         """Write the changes of a look.
@@ -44,19 +53,18 @@ class Mirror:
             OSError: there is no room.
             ValueError, KeyError, TypeError: this is no look.
         """
-        starts = {int(rank): one["start"] for rank, one in look["ranks"].items()}
-        for name, change in look["paged"]:
-            match = PAGED.fullmatch(name)
-            if match is None or change["size"] != _SIZES[name.rpartition(".")[2]]:
-                raise ValueError(f"no file of a rank: {name!r:.60}")
-            rank = int(match[1])
-            if starts.get(rank) == self.starts.get(rank):
-                self._write(os.path.join(self._memory, name), change)
-        for root, found in zip(look["roots"], look["others"], strict=True):
-            if root not in self._roots:
-                raise ValueError(f"no folder of this world: {root!r:.60}")
-            for name, offset, data in found:
-                self._store(root, name, int(offset), unpacked(data))
+        starts = {int(rank): count for rank, count in look["starts"].items()}
+        for name, files in look["folders"].items():
+            folder = self.folder(name)
+            for paged, change in files["paged"]:
+                match = PAGED.fullmatch(paged)
+                if match is None or change["size"] != _SIZES[paged.rpartition(".")[2]]:
+                    raise ValueError(f"no file of a rank: {paged!r:.60}")
+                rank = int(match[1])
+                if starts.get(rank) == self.starts.get(rank):
+                    self._write(os.path.join(folder, paged), change)
+            for other, offset, data in files["others"]:
+                self._store(folder, other, int(offset), unpacked(data))
 
     def _write(self, path: str, change: dict[str, Any]) -> None:
         pages = sorted(((int(page), unpacked(data)) for page, data in change["pages"]), reverse=True)
@@ -84,3 +92,22 @@ class Mirror:
                 file.write(data)
             return
         write_private(path, data)
+
+
+class JobMirror(Mirror):
+    """Takes the files of the starts of process groups.
+
+    Args:
+        job: the folder of the job.
+    """
+
+    def __init__(self, job: str) -> None:
+        super().__init__()
+        self._job = job
+
+    def folder(self, name: str) -> str:
+        if not of_start(name):
+            raise ValueError(f"no start of a process group: {name!r:.60}")
+        folder = os.path.join(self._job, name)
+        make_folder(folder)
+        return folder

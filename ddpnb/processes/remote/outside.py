@@ -1,11 +1,11 @@
-"""What the hosts of ranks say about their processes, through the agents there."""
+"""What the hosts of ranks say about their processes: this one, and others through the agents there."""
 
 from __future__ import annotations
 
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -13,108 +13,123 @@ from ddpnb.errors import WorldError
 from ddpnb.model.recording import Child
 from ddpnb.model.stacks import Stack
 from ddpnb.processes import connections, py_spy, source_text
-from ddpnb.processes.outside import Connections, Outside
+from ddpnb.processes.outside import Connections, Outside, OutsideHere
 from ddpnb.processes.process_samples import ProcessSample
+from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.remote.link import Link
 from ddpnb.processes.source_text import SourceText
 
 _REQUEST_S = 2.0  # for what a look does not show
 _MOST_S = 10.0  # for the children of a rank
 
 
-class Requests(Protocol):
-    """What leads to the agent of a host: see ``Link.request``."""
-
-    def request(self, verb: str, *given: Any, timeout: float = 10.0) -> Any: ...
-
-
-class OnHosts(Protocol):
+class OnHosts(RankProcesses, Protocol):
     """Ranks on several hosts: which is where, the links to the agents there, and what these have said last."""
 
     @property
-    def hosts(self) -> Mapping[int, str] | Sequence[str]: ...
-    @property
-    def links(self) -> Mapping[str, Requests]: ...
-    def silent_hosts(self) -> dict[str, tuple[int, ...]]: ...
-    def state(self, rank: int) -> dict[str, Any] | None: ...
-    def pid(self, rank: int) -> int: ...
+    def links(self) -> Mapping[str, Link]: ...
+
+    def host_of(self, rank: int) -> str:
+        """The name of the rank's host; empty for this one, and where that is not known."""
+        ...
+
+    def state(self, rank: int) -> dict[str, Any] | None:
+        """What the last look has shown of the rank's process; None before it was seen."""
+        ...
 
     def clock_ns(self, rank: int) -> int:
         """What is added to the clock of the rank's host, which gives that of this one."""
         ...
 
 
-class OutsideRemote(Outside):
-    """Of processes on other hosts. What a host does not say in time is not known: empty."""
+class OutsideOnHosts(Outside):
+    """Of processes on this host and on others. What a host does not say in time is not known: empty."""
 
     def __init__(self, processes: OnHosts) -> None:
         self._processes = processes
+        self._here = OutsideHere(processes)
 
     def samples(self, ranks: Iterable[int]) -> dict[int, ProcessSample]:
-        silent = {rank for late in self._processes.silent_hosts().values() for rank in late}
-        known = {rank: self._processes.state(rank) for rank in ranks if rank not in silent}
-        return {rank: state["sample"] for rank, state in known.items() if state is not None}
+        here, there = self._by_host(ranks)
+        silent = self._processes.silent_hosts()
+        known = {
+            rank: self._processes.state(rank) for host, mine in there.items() if host not in silent for rank in mine
+        }
+        samples = {rank: state["sample"] for rank, state in known.items() if state is not None}
+        return (self._here.samples(here) if here else {}) | samples
 
     def stacks(self, rank: int, timeout: float = py_spy.TIMEOUT_S) -> tuple[Stack, ...]:
-        pid = self._processes.pid(rank)
-        return py_spy.as_stacks(self._asked(rank, "stacks", pid, timeout, timeout=timeout)) if pid else ()
+        host, pid = self._processes.host_of(rank), self._processes.pid(rank)
+        if not host:
+            return self._here.stacks(rank, timeout)
+        return py_spy.as_stacks(self._request(host, "stacks", pid, timeout, timeout=timeout)) if pid else ()
 
     def children(self, rank: int, idle_s: float, end: float = math.inf) -> tuple[Child, ...]:
+        host, pid = self._processes.host_of(rank), self._processes.pid(rank)
+        if not host:
+            return self._here.children(rank, idle_s, end)
         left = min(_MOST_S, end - time.monotonic())
-        return py_spy.as_children(self._asked(rank, "children", rank, left, timeout=left), idle_s) if left > 0 else ()
+        return py_spy.as_children(self._request(host, "children", pid, left, timeout=left), idle_s) if left > 0 else ()
 
     def connections(self, ranks: Iterable[int]) -> Connections:
-        rows = self.all_connections(ranks)
-        hosts = self._processes.hosts
-        return connections.among(rows, {rank: hosts[rank] for rank in rows})
-
-    def all_connections(self, ranks: Iterable[int]) -> dict[int, connections.Rows]:
-        """For each rank its TCP connections, wherever they lead."""
-        found = self._of_hosts("connections", self._by_host(ranks))
-        return {int(rank): rows for answer in found.values() for rank, rows in (answer or {}).items()}
+        here, there = self._by_host(ranks)
+        pids = {host: {self._processes.pid(rank): rank for rank in mine} for host, mine in there.items()}
+        answers = self._of_hosts("connections", {host: list(mine) for host, mine in pids.items()})
+        own = {self._processes.pid(rank): rank for rank in here}
+        rows = {own[pid]: found for pid, found in connections.of(own).items()} | {
+            pids[host][int(pid)]: found for host, answer in answers.items() for pid, found in (answer or {}).items()
+        }
+        return connections.among(rows, {rank: self._processes.host_of(rank) for rank in rows})
 
     def in_transit(self, between: Connections) -> bool:
-        asked = {host: {str(rank): between[rank] for rank in mine} for host, mine in self._by_host(between).items()}
+        here, there = self._by_host(between)
+        if here and self._here.in_transit({rank: between[rank] for rank in here}):
+            return True
+        pid = self._processes.pid
+        asked = {host: {str(pid(rank)): between[rank] for rank in mine} for host, mine in there.items()}
         return any(self._of_hosts("in_transit", asked).values())
 
     def usage(self, rank: int) -> dict[str, Any]:
+        if not self._processes.host_of(rank):
+            return self._here.usage(rank)
         state = self._processes.state(rank)
         return dict(state["gpu"]) if state is not None else {}
 
     def source(self, rank: int, path: str) -> SourceText | None:
         """That of this machine, if it has the file too: it is the same one, or a copy."""
-        if os.path.exists(path) or not os.path.isabs(path):
+        host = self._processes.host_of(rank)
+        if not host or os.path.exists(path) or not os.path.isabs(path):
             return source_text.read(path)
-        found = self._asked(rank, "source", path, timeout=_REQUEST_S)
+        found = self._request(host, "source", path)
         return (str(found[0])[: source_text.LIMIT], time.time() + float(found[1])) if found is not None else None
 
     def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
+        if not self._processes.host_of(rank):
+            return self._here.queued(rank, pid)
         state = self._processes.state(rank)
-        if state is None or state["queued"] is None or state["pid"] != pid:
+        if state is None or state["queued"] is None or self._processes.pid(rank) != pid:
             return None
         at, waited = state["queued"]
         return at + self._processes.clock_ns(rank), waited
 
-    def _by_host(self, ranks: Iterable[int]) -> dict[str, list[int]]:
+    def _by_host(self, ranks: Iterable[int]) -> tuple[list[int], dict[str, list[int]]]:
+        """The ranks on this host, and those on each other one."""
         found: dict[str, list[int]] = {}
         for rank in ranks:
-            found.setdefault(self._processes.hosts[rank], []).append(rank)
-        return found
+            found.setdefault(self._processes.host_of(rank), []).append(rank)
+        return found.pop("", []), found
 
-    def _of_hosts(self, verb: str, given: Mapping[str, Sequence[int] | Mapping[str, Any]]) -> dict[str, Any]:
+    def _of_hosts(self, verb: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """The answers of these hosts, which are asked at the same time."""
-        links = {host: link for host in given if (link := self._processes.links.get(host)) is not None}
-        if not links:
+        if not given:
             return {}
-        with ThreadPoolExecutor(len(links)) as pool:
-            answers = pool.map(lambda host: self._request(host, verb, given[host]), links)
-        return dict(zip(links, answers, strict=True))
-
-    def _asked(self, rank: int, verb: str, *given: Any, timeout: float) -> Any:
-        return self._request(self._processes.hosts[rank], verb, *given, timeout=timeout)
+        with ThreadPoolExecutor(len(given)) as pool:
+            answers = pool.map(lambda host: self._request(host, verb, given[host]), given)
+        return dict(zip(given, answers, strict=True))
 
     def _request(self, host: str, verb: str, *given: Any, timeout: float = _REQUEST_S) -> Any:
-        link = self._processes.links[host]
-        if host in self._processes.silent_hosts():
+        link = self._processes.links.get(host)
+        if link is None or host in self._processes.silent_hosts():
             return None
         try:
             return link.request(verb, *given, timeout=timeout)

@@ -21,9 +21,8 @@ def test_a_listener_that_says_nothing_is_none():
 
 def test_the_loopback_comes_first():
     own = addresses.own_addresses()
-    assert own[0].startswith("127.") and len(own) == len(set(own))
-    assert addresses.interface_of(own[0]) == "lo"
-    assert addresses.interface_of("192.0.2.1") == ""
+    first = next(iter(own))
+    assert first.startswith("127.") and own[first] == "lo"
 
 
 def test_the_address_that_all_reach():

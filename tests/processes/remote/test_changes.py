@@ -35,16 +35,14 @@ class Link:
 
     def look(self, *, lose=False):
         changes = {name: file.changes(arrived=self.arrived) for name, file in self.paged.items()}
-        look = {
-            "ranks": {"0": {"start": self.start}},
+        files = {
             "paged": [[name, change] for name, change in changes.items() if change is not None],
-            "others": [self.others.changes(arrived=self.arrived)],
-            "roots": [self.here],
+            "others": self.others.changes(arrived=self.arrived),
         }
         self.arrived = not lose
         if not lose:
-            self.mirror.take(look)
-        return look
+            self.mirror.take({"starts": {"0": self.start}, "folders": {self.here: files}})
+        return files
 
     def pages(self, look):
         return sorted(page for _, change in look["paged"] for page, _ in change["pages"])
@@ -134,20 +132,20 @@ def test_the_counters_are_written_last(link, monkeypatch):
 def test_a_log_is_sent_as_it_grows(link):
     log = os.path.join(link.host, "rank0.log")
     open(log, "w").close()
-    assert link.look()["others"] == [[["rank0.log", -1, packed(b"")]]]
+    assert link.look()["others"] == [["rank0.log", -1, packed(b"")]]
     with open(log, "w") as file:
         file.write("first\n")
-    assert link.look()["others"] == [[["rank0.log", 0, packed(b"first\n")]]]
+    assert link.look()["others"] == [["rank0.log", 0, packed(b"first\n")]]
     with open(log, "a") as file:
         file.write("second\n")
-    assert link.look()["others"] == [[["rank0.log", 6, packed(b"second\n")]]]
-    assert link.same("rank0.log") and link.look()["others"] == [[]]
+    assert link.look()["others"] == [["rank0.log", 6, packed(b"second\n")]]
+    assert link.same("rank0.log") and link.look()["others"] == []
 
 
 def test_what_is_of_this_host_alone_stays_there(link):
     for name in ("fence-1-abc", "cell3.py", "rank0.sock", "rank0.json.part", ".ddpnb-world"):
         open(os.path.join(link.host, name), "w").close()
-    assert link.look()["others"] == [[]]
+    assert link.look()["others"] == []
 
 
 def test_files_of_an_earlier_process_are_not_taken(link):
@@ -178,18 +176,19 @@ def test_files_of_an_earlier_process_are_not_taken(link):
 )
 def test_a_page_that_cannot_be_is_refused(link, change):
     with pytest.raises(ValueError):
-        link.mirror.take({"ranks": {"0": {"start": 1}}, "paged": [change], "others": [], "roots": []})
+        link.mirror.take({"starts": {"0": 1}, "folders": {link.here: {"paged": [change], "others": []}}})
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "."])
 def test_a_file_that_is_not_below_its_folder_is_refused(link, name, tmp_path):
+    look = {"starts": {}, "folders": {link.here: {"paged": [], "others": [[name, -1, packed(b"x")]]}}}
     with pytest.raises(ValueError, match="not below"):
-        link.mirror.take({"ranks": {}, "paged": [], "others": [[[name, -1, packed(b"x")]]], "roots": [link.here]})
+        link.mirror.take(look)
     assert sorted(os.listdir(tmp_path)) == ["here", "host"]
 
 
 def test_a_folder_of_nobody_is_refused(link, tmp_path):
-    look = {"ranks": {}, "paged": [], "others": [[["a", -1, packed(b"x")]]], "roots": [str(tmp_path)]}
+    look = {"starts": {}, "folders": {str(tmp_path): {"paged": [], "others": [["a", -1, packed(b"x")]]}}}
     with pytest.raises(ValueError, match="no folder of this world"):
         link.mirror.take(look)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +10,12 @@ from typing import Any, Protocol
 from ddpnb.errors import WorldError
 from ddpnb.model import phrases
 from ddpnb.model.ending import UNKNOWN_SIGNAL
-from ddpnb.model.recording import Child
-from ddpnb.model.stacks import Stack
-from ddpnb.processes import connections, py_spy
 from ddpnb.processes.jobs.job_processes import JobProcesses, ended
-from ddpnb.processes.outside import Connections, Outside, OutsideHere
-from ddpnb.processes.process_samples import GONE, STOPPED, ProcessSample
-from ddpnb.processes.remote.jobs.channel import LinkOfStart
-from ddpnb.processes.remote.jobs.messages import way_to
+from ddpnb.processes.outside import Outside
+from ddpnb.processes.process_samples import GONE, STOPPED
 from ddpnb.processes.remote.link import LATE_S, SILENT_S, Link
-from ddpnb.processes.remote.outside import OutsideRemote
-from ddpnb.processes.source_text import SourceText
+from ddpnb.processes.remote.messages import way_to
+from ddpnb.processes.remote.outside import OutsideOnHosts
 
 _MORE_S = 1.0  # for an answer of ranks to come back from their host
 
@@ -47,7 +41,6 @@ class JobOnHosts(JobProcesses):
         super().__init__(folder)
         self._hosts = hosts
         self._start = os.path.basename(folder)
-        self._links: dict[str, LinkOfStart] = {}
         self._seen: dict[int, dict[str, Any]] = {}
 
     def close(self) -> None:
@@ -66,17 +59,14 @@ class JobOnHosts(JobProcesses):
         return {rank: name for rank in self._known if (name := self.host_of(rank))}
 
     @property
-    def links(self) -> dict[str, LinkOfStart]:
+    def links(self) -> Mapping[str, Link]:
         """Those to the other hosts."""
-        for name, link in list(self._hosts.links.items()):
-            if name not in self._links or self._links[name].link is not link:
-                self._links[name] = LinkOfStart(link, self._start)
-        return self._links
+        return self._hosts.links
 
     def state(self, rank: int) -> dict[str, Any] | None:
         """What the last look at the rank's host has shown of its process."""
-        link = self._hosts.links.get(self.host_of(rank))
-        state = link.state(self.pid(rank), 0) if link is not None else None
+        link = self.links.get(self.host_of(rank))
+        state = link.state(self.pid(rank)) if link is not None else None
         if state is not None:
             self._seen[rank] = state
         elif rank in self._seen and ended(self.folder, rank):  # another agent is there now
@@ -109,7 +99,7 @@ class JobOnHosts(JobProcesses):
         return status
 
     def _is_late(self, name: str) -> bool:
-        return self._hosts.links[name].silent_s > LATE_S
+        return self.links[name].silent_s > LATE_S
 
     def outside(self) -> Outside:
         return OutsideOnHosts(self)
@@ -123,13 +113,13 @@ class JobOnHosts(JobProcesses):
 
     def clock_ns(self, rank: int) -> int:
         """See ``OnHosts``."""
-        return self._hosts.links[self.host_of(rank)].clock.ahead_ns
+        return self.links[self.host_of(rank)].clock.ahead_ns
 
     def check_heard(self, ranks: Iterable[int], *, asked: bool = False) -> None:
         wanted, hosts = set(ranks), self.hosts
         for name, late in self.silent_hosts().items():
             mine = [rank for rank in late if rank in wanted]
-            link = self._hosts.links[name]
+            link = self.links[name]
             if mine and link.silent_s > (LATE_S if asked else SILENT_S):
                 raise WorldError(
                     f"nothing is heard from host {name} ({phrases.ranks([r for r in hosts if hosts[r] == name])}) for "
@@ -156,10 +146,10 @@ class JobOnHosts(JobProcesses):
 
     def _ask_host(self, name: str, messages: Mapping[int, Any], timeout: float) -> dict[int, dict[str, Any]]:
         try:
-            told = self.links[name].request("ask", messages, timeout, timeout=timeout + _MORE_S)
+            told = self.links[name].request("ask", self._start, messages, timeout, timeout=timeout + _MORE_S)
         except WorldError:
             return {}
-        self._hosts.links[name].look_anew(LATE_S)  # what is read of their files is not older than the answers
+        self.links[name].look_anew(LATE_S)  # what is read of their files is not older than the answers
         return {int(rank): answer for rank, answer in told.items() if isinstance(answer, dict)}
 
 
@@ -176,57 +166,6 @@ def attached(folder: str) -> JobProcesses:
     way = way_to(job)
     if way is None:
         return JobProcesses(folder)
-    from ddpnb.processes.remote.jobs.attached import AttachedHosts
+    from ddpnb.processes.remote.attached import AttachedHosts
 
-    return JobOnHosts(folder, AttachedHosts(job, way))
-
-
-class OutsideOnHosts(Outside):
-    """Of processes on this host and on others."""
-
-    def __init__(self, processes: JobOnHosts) -> None:
-        self._processes = processes
-        self._here, self._there = OutsideHere(processes), OutsideRemote(processes)
-
-    def _of(self, rank: int) -> Outside:
-        return self._there if self._processes.host_of(rank) else self._here
-
-    def _parted(self, ranks: Iterable[int]) -> tuple[list[int], list[int]]:
-        """Those on this host, and those on others."""
-        given = list(ranks)
-        there = [rank for rank in given if self._processes.host_of(rank)]
-        return [rank for rank in given if rank not in there], there
-
-    def samples(self, ranks: Iterable[int]) -> dict[int, ProcessSample]:
-        here, there = self._parted(ranks)
-        return (self._here.samples(here) if here else {}) | (self._there.samples(there) if there else {})
-
-    def stacks(self, rank: int, timeout: float = py_spy.TIMEOUT_S) -> tuple[Stack, ...]:
-        return self._of(rank).stacks(rank, timeout)
-
-    def children(self, rank: int, idle_s: float, end: float = math.inf) -> tuple[Child, ...]:
-        return self._of(rank).children(rank, idle_s, end)
-
-    def connections(self, ranks: Iterable[int]) -> Connections:
-        here, there = self._parted(ranks)
-        pids = {rank: self._processes.pid(rank) for rank in here}
-        own = connections.of(pids.values())
-        rows = {rank: own[pid] for rank, pid in pids.items() if pid in own} | self._there.all_connections(there)
-        return connections.among(rows, {rank: self._processes.host_of(rank) for rank in rows})
-
-    def in_transit(self, between: Connections) -> bool:
-        here, there = self._parted(between)
-        return any(
-            view.in_transit({rank: between[rank] for rank in ranks})
-            for view, ranks in ((self._here, here), (self._there, there))
-            if ranks
-        )
-
-    def usage(self, rank: int) -> dict[str, Any]:
-        return self._of(rank).usage(rank)
-
-    def source(self, rank: int, path: str) -> SourceText | None:
-        return self._of(rank).source(rank, path)
-
-    def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
-        return self._of(rank).queued(rank, pid)
+    return JobOnHosts(folder, AttachedHosts(way))

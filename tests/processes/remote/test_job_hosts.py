@@ -19,10 +19,10 @@ from ddpnb.errors import WorldError
 from ddpnb.inject import other_host
 from ddpnb.model import blackbox, status_file
 from ddpnb.processes.jobs.job_processes import ended
-from ddpnb.processes.remote.jobs import channel
-from ddpnb.processes.remote.jobs.hosts import JobHosts
-from ddpnb.processes.remote.jobs.messages import way_to
-from ddpnb.processes.remote.jobs.ranks import JobOnHosts, attached
+from ddpnb.processes.remote.job_hosts import JobHosts
+from ddpnb.processes.remote.job_ranks import JobOnHosts, attached
+from ddpnb.processes.remote.messages import way_to
+from ddpnb.processes.remote.mirror import JobMirror
 from ddpnb.recorder import protocol, shared_files
 from ddpnb.recorder.status_page import StatusPage
 
@@ -232,7 +232,7 @@ def test_ranks_that_are_left_running_keep_their_agent(other):
 @pytest.mark.full
 def test_the_agent_ends_with_its_launcher(tmp_path):
     code = (
-        "import sys, time; from ddpnb.processes.remote.jobs.hosts import JobHosts\n"
+        "import sys, time; from ddpnb.processes.remote.job_hosts import JobHosts\n"
         "print(JobHosts(sys.argv[1]).variables['DDPNB_HOSTS'], flush=True); time.sleep(99)"
     )
 
@@ -279,9 +279,9 @@ def test_no_connection_without_encryption(tmp_path, monkeypatch):
 
 
 def test_files_of_no_start_are_not_taken(tmp_path):
-    mirror = channel.JobMirror(str(tmp_path))
+    mirror = JobMirror(str(tmp_path))
     with pytest.raises(ValueError, match="no start"):
-        mirror.take({"starts": {"../../etc": {"paged": [], "others": []}}})
+        mirror.take({"starts": {}, "folders": {"../../etc": {"paged": [], "others": []}}})
     assert not list(tmp_path.iterdir())
 
 
