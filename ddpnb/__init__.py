@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ddpnb.model import writers
+
 if TYPE_CHECKING:
     from ddpnb.bisection.search import Search, SearchResult, Step, Trial
     from ddpnb.bisection.space import Probe
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from ddpnb.world import World
 
 __version__ = "0.1.0"
+writers.register(lambda: importlib.import_module("ddpnb.render.nouns"))
 
 _NAMES = {
     "ddpnb.bisection.search": "Search SearchResult Step Trial",

@@ -5,6 +5,7 @@ What is cleaned here comes from strangers: names of files, recordings, logs, mes
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 
@@ -18,6 +19,13 @@ _UNSEEN = re.compile(
     "\U000e0000-\U000e0fff]"
 )
 _STYLE = re.compile(r"(\x1b\[[\d;]*m)")
+# A cell's file in the folder of the world:
+_CELL = re.compile(
+    r"(?<![\w./-])/[\w./-]*/ddpnb-(?:\d+-\w+/(?:(In\[\d+\])\.py|(?=cell\d+\.py))|reenact-\w+/(?=reenact\.py))"
+)
+_STORIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "pitfalls", "")
+# Before the first character of a path in a text; inside a path the name of the working directory may occur again.
+_BEGIN = r"(?:^|(?<=[\s\"'`=:,;|(\[{<>]))"
 
 
 def printable(text: str, *, styled: bool = False) -> str:
@@ -65,3 +73,21 @@ def shortened(text: str, longest: int) -> str:
     blank = _LAST_BLANK.search(text[: room + 1])
     end = blank.start() if blank is not None and 2 * blank.start() >= longest else room
     return text[:end].rstrip(" \t\n,;:") + _END
+
+
+def relative(text: str) -> str:
+    """Shorten paths: below the working directory to relative ones, cells and the scripts of re-enactments to their
+    names, pitfalls to the path inside the package.
+    """
+    here = os.getcwd()
+    text = _CELL.sub(r"\1", text)
+    for folder, shown in ((_STORIES, "pitfalls" + os.sep), (os.path.join(here, ""), "")):
+        if folder in text and folder != os.sep:
+            text = re.sub(_BEGIN + re.escape(folder), shown, text, flags=re.MULTILINE)
+    return text
+
+
+def one_line(text: str, longest: int = 0) -> str:
+    """Text from a rank on one line, printable, with short paths; cut after ``longest`` characters if that is given."""
+    shown = relative(printable(text)).replace("\n", " ").replace("\t", " ")
+    return shortened(shown, longest) if longest else shown

@@ -521,7 +521,7 @@ MUTANTS = (
         r"\x0b-\x1f\x7f-\x9f\xad",
         r"\x0b-\x1f\x7f\xad",
         "output of a rank can drive the reader's terminal",
-        ("security/test_terminal_text.py", "render/test_text.py", "render/test_card.py"),
+        ("security/test_terminal_text.py", "render/test_short_paths.py", "render/test_card.py"),
     ),
     Mutant(
         "secrets-in-lists-shown",

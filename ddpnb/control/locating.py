@@ -11,8 +11,7 @@ from ddpnb.control.bisecting import Bisection
 from ddpnb.control.probing import NOTHING, Prober
 from ddpnb.errors import UsageError
 from ddpnb.recorder import protocol
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 
 
 class StepsBisection(Bisection):

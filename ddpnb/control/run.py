@@ -164,7 +164,7 @@ class Run:
         Example:
             >>> run.plot()
         """
-        from ddpnb.render.recording import plot
+        from ddpnb.render.nouns import plot
 
         recording = self.recording
         known = self._monitor.diagnosis if recording is not None else None
@@ -183,7 +183,7 @@ class Run:
         Example:
             >>> run.to_html("run.html")
         """
-        from ddpnb.render.recording import save_html
+        from ddpnb.render.nouns import save_html
 
         save_html(self.recording or self._monitor.observer.record(), path, self.diagnosis)
 
@@ -210,7 +210,7 @@ class Run:
         Example:
             >>> run.plot_curves()
         """
-        from ddpnb.render.recording import plot_curves
+        from ddpnb.render.nouns import plot_curves
 
         return plot_curves(self.recording or self._monitor.observer.record(ask=False), ax, what)
 

@@ -13,7 +13,7 @@ from ddpnb.observe.displays import DisplayFile
 from ddpnb.recorder.protocol import displays_of
 from ddpnb.render import cells
 from ddpnb.render.screen import as_seen
-from ddpnb.render.text import relative
+from ddpnb.texts import relative
 
 
 class Log:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from ddpnb.model import phrases
 from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
-from ddpnb.render.text import relative
 from ddpnb.rules import unproven
+from ddpnb.texts import relative
 
 
 class Warnings:

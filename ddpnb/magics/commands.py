@@ -28,9 +28,8 @@ from ddpnb.model.findings import Diagnosis
 from ddpnb.processes.devices import count_gpus
 from ddpnb.render import as_html, as_text, markup
 from ddpnb.render.document import Table
-from ddpnb.render.text import relative
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 from ddpnb.world import World, open_worlds
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from ddpnb.model import phrases
 from ddpnb.model.rank_state import RankState
 from ddpnb.render import cells
 from ddpnb.render.cells import Display
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 from ddpnb.views.status import RankStatus, status
 from ddpnb.world import World
 

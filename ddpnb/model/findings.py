@@ -13,6 +13,8 @@ from ddpnb.files import write_whole
 from ddpnb.model.calls import NO_SITE, Call, Site
 from ddpnb.model.codec import WHOLE, hints_of, written
 from ddpnb.model.parting import Parting
+from ddpnb.model.writers import writers
+from ddpnb.texts import relative
 
 Severity = Literal["error", "warning", "note"]
 Certainty = Literal["proven", "timed", "likely"]
@@ -217,16 +219,12 @@ class Diagnosis:
         return tuple(finding for finding in self.findings if finding.severity == "error")
 
     def __str__(self) -> str:
-        from ddpnb.render import card
-
-        return card.text(self)
+        return str(writers().text(self))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from ddpnb.render import card, markup
-
-        return markup.standalone(card.html(self), "diagnosis")
+        return str(writers().html(self))
 
     def to_json(self) -> dict[str, Any]:
         """The diagnosis as JSON, schema 2. Files below the working directory are named from there.
@@ -238,8 +236,6 @@ class Diagnosis:
             >>> run.diagnosis.to_json()["outcome"]
             'hang'
         """
-        from ddpnb.render.text import relative
-
         shown = [
             replace(
                 finding,
@@ -278,9 +274,7 @@ class Diagnosis:
             >>> print(run.diagnosis.to_markdown())
             **ddpnb: hang** on 4 ranks
         """
-        from ddpnb.render import card
-
-        return card.markdown(self, None if number is None else self.findings[number : number + 1])
+        return str(writers().markdown(self, None if number is None else self.findings[number : number + 1]))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write ``to_json()`` to a file, all at once: a reader never sees half of it.

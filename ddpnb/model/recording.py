@@ -34,6 +34,7 @@ from ddpnb.model.replicas import Model, Sample
 from ddpnb.model.report import Report
 from ddpnb.model.stacks import Stack
 from ddpnb.model.startup import StartupState
+from ddpnb.model.writers import writers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -277,9 +278,7 @@ class Recording:
         Example:
             >>> ddpnb.load("hang.ddpnb").plot(begin=2.0).figure.savefig("hang.pdf")
         """
-        from ddpnb.render import recording
-
-        return recording.plot(self, None, ax, begin=begin, end=end)
+        return writers().plot(self, None, ax, begin=begin, end=end)
 
     def plot_gradients(self, ax: Axes | None = None) -> Axes:
         """Draw the norm of the gradients of each rank by optimizer step, where the replica watch has kept them.
@@ -296,9 +295,7 @@ class Recording:
         Example:
             >>> run.recording.plot_gradients()
         """
-        from ddpnb.render import recording
-
-        return recording.plot_gradients(self, ax)
+        return writers().plot_gradients(self, ax)
 
     def plot_curves(self, ax: Axes | None = None, *, what: str = "loss") -> Axes:
         """Draw loss, memory and use of each rank over time, in the seconds of the time line.
@@ -318,9 +315,7 @@ class Recording:
         Example:
             >>> run.recording.plot_curves()
         """
-        from ddpnb.render import recording
-
-        return recording.plot_curves(self, ax, what)
+        return writers().plot_curves(self, ax, what)
 
     def to_perfetto(self, path: str | os.PathLike[str]) -> None:
         """Write a trace for https://ui.perfetto.dev (or chrome://tracing), which shows a million calls at once.
@@ -339,9 +334,7 @@ class Recording:
         Example:
             >>> run.recording.to_perfetto("trace.json.gz")
         """
-        from ddpnb.render import recording
-
-        recording.save_perfetto(self, path)
+        writers().save_perfetto(self, path)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write one HTML file to share: findings, ranks, a picture of the time line, the time account, variables, stacks,
@@ -360,9 +353,7 @@ class Recording:
         Example:
             >>> ddpnb.load("hang.ddpnb").to_html("hang.html")
         """
-        from ddpnb.render import recording
-
-        recording.save_html(self, path)
+        writers().save_html(self, path)
 
     @property
     def gaps(self) -> tuple[str, ...]:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ddpnb.render import as_text
 from ddpnb.render.document import Block, Drawn, Group, Inline, Items, Paragraph, Place, Title
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 
 _TICKS = "```"
 _WIDE = 100  # characters of a line of code

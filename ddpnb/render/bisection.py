@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.bisection.search import Search, SearchResult, Trial
 from ddpnb.bisection.space import AS_GIVEN, Component, Probe, RangeSpace, Value
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 from ddpnb.timing.quantities import span
 
 WORDS = {"bad": "fails", "good": "works", "other": "fails otherwise", "skip": "skipped"}

@@ -13,8 +13,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import as_text, markup
 from ddpnb.render.document import Block, Cell, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 from ddpnb.views.board import Tile
 
 _MANY = 16  # tiles from which on they are small

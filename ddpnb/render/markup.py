@@ -13,8 +13,7 @@ from urllib.parse import quote
 
 from ddpnb.model.calls import NO_SITE, Site
 from ddpnb.render import palette
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 
 # 12 x 12, filled with the colour of the text: emoji and rare glyphs are missing on many machines
 _SHAPES = {

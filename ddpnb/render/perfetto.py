@@ -26,8 +26,8 @@ from ddpnb.model.collectives import Direction, direction_of, message_key, root_o
 from ddpnb.model.events.runs import Checkpoint, Compilation
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.render.text import one_line
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.texts import one_line
 
 _STEPS, _PHASES, _CALLS = 1, 2, 10  # tracks of a rank
 _LANES = 16  # of the calls of one group that overlap

@@ -11,7 +11,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.findings import Finding
 from ddpnb.model.parting import Parting
 from ddpnb.render.document import Code, Inline, Place
-from ddpnb.render.text import relative
+from ddpnb.texts import relative
 
 _PLACES = 8
 _FILES = 64

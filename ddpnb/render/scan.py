@@ -13,7 +13,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.phrases import ranks as ranks_in_words
 from ddpnb.model.split import by_value
 from ddpnb.render.terminal import Paragraph, columns, output, table
-from ddpnb.render.text import one_line
+from ddpnb.texts import one_line
 
 _MOST_PLACES = 8  # of one decision, unless all are asked for
 _HEADING = "Rank-dependent collectives. Ranks that call them block on the ranks that do not."

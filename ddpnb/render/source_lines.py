@@ -13,8 +13,7 @@ from ddpnb.model.calls import Site
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup, terminal
 from ddpnb.render.terminal import Paragraph, output
-from ddpnb.render.text import one_line
-from ddpnb.texts import printable, shortened
+from ddpnb.texts import one_line, printable, shortened
 from ddpnb.views.folded import Fold, folded
 from ddpnb.views.run_parts import WHOLE
 from ddpnb.views.source_lines import FILES, SourceLine, SourceView, source_view

@@ -8,8 +8,7 @@ from ddpnb.model import phrases
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
 from ddpnb.render import markup
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 from ddpnb.views.merged_stacks import Branch, merge
 
 _LONGEST = 200  # characters of a file's name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ddpnb.render.document import Table
 from ddpnb.render.rank_states import LOOKS
-from ddpnb.render.text import one_line
+from ddpnb.texts import one_line
 from ddpnb.views.status import RankStatus
 
 _WIDEST = 60  # characters of a value in a column

@@ -16,7 +16,7 @@ from ddpnb.model.recording import Recording
 from ddpnb.render import account as accounts
 from ddpnb.render import as_html, board, card, cells, markup, palette, source_lines, stacks, startup, variables
 from ddpnb.render.document import Items, Paragraph
-from ddpnb.render.recording import plot
+from ddpnb.render.nouns import plot
 from ddpnb.render.report import sources
 from ddpnb.render.screen import as_seen
 from ddpnb.timing.account import account

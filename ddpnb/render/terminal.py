@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from ddpnb.render.palette import STYLES
-from ddpnb.render.text import one_line
-from ddpnb.texts import printable
+from ddpnb.texts import one_line, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddpnb.render.markup import short
-from ddpnb.render.text import relative
-from ddpnb.texts import printable
+from ddpnb.texts import printable, relative
 
 _CELL = re.compile(r"(?:^|/)In\[(\d{1,9})\](?:\.py)?$")
 _CHARACTERS = 4 << 20  # of a file that are read

@@ -11,8 +11,7 @@ import traitlets
 from ddpnb.model.calls import Call
 from ddpnb.model.findings import Diagnosis
 from ddpnb.model.recording import Recording
-from ddpnb.render.text import one_line
-from ddpnb.texts import printable
+from ddpnb.texts import one_line, printable
 from ddpnb.views import lanes as analysis
 from ddpnb.views.lane import Columns, Lane, ShownRun
 from ddpnb.views.lanes import Lanes

@@ -26,7 +26,7 @@ from ddpnb.loading import load
 from ddpnb.reenactment.planning import plan_of
 from ddpnb.reenactment.script import script_of
 from ddpnb.render import card
-from ddpnb.render.recording import save_html, save_perfetto
+from ddpnb.render.nouns import save_html, save_perfetto
 from ddpnb.render.report import sources
 from ddpnb.rules.diagnose import diagnose
 from tests.security.test_exported_scripts import check

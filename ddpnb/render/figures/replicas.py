@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import RANKS
-from ddpnb.render.text import one_line
+from ddpnb.texts import one_line
 
 _MOST = 24  # tensors
 _RANKS = 64

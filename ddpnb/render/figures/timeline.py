@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from ddpnb.errors import UsageError
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import BUSY, FIGURES
-from ddpnb.render.text import one_line
+from ddpnb.texts import one_line
 from ddpnb.timing.quantities import span
 from ddpnb.views.columns import Shown
 from ddpnb.views.lanes import DrawnCall, Lane, Lanes

@@ -1,13 +1,15 @@
-"""What a Recording is shown as: the one module that ``model.recording`` imports for that."""
+"""What a Recording and a Diagnosis are shown as: the module that ``model.writers`` loads."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ddpnb.files import write_whole
-from ddpnb.model.findings import Diagnosis
+from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Recording
+from ddpnb.render import card, markup
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.views import curves
 from ddpnb.views.gradient_norms import gradient_norms
@@ -15,6 +17,21 @@ from ddpnb.views.lanes import lanes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+def text(diagnosis: Diagnosis) -> str:
+    """The findings as text."""
+    return card.text(diagnosis)
+
+
+def html(diagnosis: Diagnosis) -> str:
+    """The findings as HTML that stands alone."""
+    return markup.standalone(card.html(diagnosis), "diagnosis")
+
+
+def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None) -> str:
+    """The findings as Markdown: see ``Diagnosis.to_markdown``."""
+    return card.markdown(diagnosis, findings)
 
 
 def plot(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.render import text
+from ddpnb import texts as text
 from tests.render.test_card import HOSTILE
 
 
