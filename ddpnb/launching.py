@@ -15,8 +15,8 @@ from ddpnb.facts.patience import PATIENCE
 from ddpnb.interrupts import put_off
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.early import Early
-from ddpnb.processes.engines.fork_server import imports_for
 from ddpnb.processes.environment import ReservedPort, working_directory
+from ddpnb.processes.forks import imports_for
 from ddpnb.texts import printable
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def launch(
             from ddpnb.processes.engines.engines import Engines
             from ddpnb.world import World
 
-            world = World(plan, partial(Engines, fork=imports, starter=early.starter), early=early, **options)
+            world = World(plan, partial(Engines, fork=imports, cluster=early.cluster), early=early, **options)
             undo.callback(_close, world)
         world._start(timeout)
         undo.pop_all()

@@ -25,7 +25,7 @@ from ddpnb.live import LiveRanks
 from ddpnb.processes import devices as device_plan
 from ddpnb.processes.engines.early import Early
 from ddpnb.processes.engines.engines import Engines
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import OwnedRanks
 
 
 class World(LiveRanks):
@@ -44,7 +44,7 @@ class World(LiveRanks):
     def __init__(
         self,
         plan: device_plan.Plan,
-        processes: Callable[[str], RankProcesses] = Engines,
+        processes: Callable[[str], OwnedRanks] = Engines,
         *,
         fence: str,
         patience: float,
@@ -281,7 +281,7 @@ class World(LiveRanks):
             >>> world.closed
             True
         """
-        if self._ranks.processes.owned:
+        if self._own.engines.owned:
             try:
                 self._own.close()
             finally:

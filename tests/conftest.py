@@ -18,9 +18,9 @@ from playwright.sync_api import sync_playwright
 import ddpnb
 from ddpnb.cli import main
 from ddpnb.control import plain_run, probing
+from ddpnb.processes import forks as forks_module
 from ddpnb.processes.devices import count_gpus
-from ddpnb.processes.jobs import parents as parents_module
-from ddpnb.processes.jobs.parents import Parents
+from ddpnb.processes.forks import ForkServers
 from tests.forked import programs
 from tests.recordings.scenario import free
 
@@ -137,17 +137,17 @@ def world(shared_world):
 
 
 @pytest.fixture(scope="session")
-def parents():
+def fork_servers():
     """Forks the ranks of the runs of all tests from one process that has torch imported."""
     with pytest.MonkeyPatch.context() as patch:  # runs with another environment would not share it
-        patch.setattr(parents_module, "_OF_A_RUN", parents_module._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
-        made = Parents()
+        patch.setattr(forks_module, "_OF_A_RUN", forks_module._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        made = ForkServers()
         yield made
         made.close()
 
 
 @pytest.fixture
-def cli(parents, monkeypatch, capfd):
+def cli(fork_servers, monkeypatch, capfd):
     """``ddpnb`` in this process, without its start; with ``--fork`` its ranks come from the process that all tests share.
 
     ``fork=True`` is for commands that have no such option.
@@ -156,12 +156,14 @@ def cli(parents, monkeypatch, capfd):
     def typed(*args, cwd=None, fork=False):
         class Run(plain_run.PlainRun):
             def __init__(self, *given, **more):
-                super().__init__(*given, **{**more, "parents": parents, "fork": fork or more.get("fork", False)})
+                super().__init__(
+                    *given, **{**more, "fork_servers": fork_servers, "fork": fork or more.get("fork", False)}
+                )
 
         arguments = [*map(str, args)]
         with monkeypatch.context() as patch:
             patch.setattr(plain_run, "PlainRun", Run)
-            patch.setattr(probing, "Parents", lambda: parents)
+            patch.setattr(probing, "ForkServers", lambda: fork_servers)
             if cwd is not None:
                 patch.chdir(cwd)
             capfd.readouterr()

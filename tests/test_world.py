@@ -12,18 +12,14 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import LaunchError, UsageError, WorldError
-from ddpnb.processes import devices
-from ddpnb.processes.engines import cluster, engines
+from ddpnb.processes import devices, interpreter
+from ddpnb.processes.engines import engines
 from ddpnb.recorder.protocol import FOLDER
 from ddpnb.world import World
 
 
 def refused(*_args, **_more):
     raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
-
-async def refused_later(*_args, **_more):
-    refused()
 
 
 @pytest.fixture
@@ -36,33 +32,37 @@ def world(place):
     made.close()
 
 
-def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch):
+@pytest.mark.parametrize("what", ["early.EngineCluster", "engines.Engines"])
+def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch, what):
     threads = set(threading.enumerate())
-    monkeypatch.setattr("ddpnb.processes.engines.cluster.Cluster", refused)
+    monkeypatch.setattr(f"ddpnb.processes.engines.{what}", refused)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []
     assert set(threading.enumerate()) <= threads
 
 
-@pytest.mark.parametrize("name", ["start_controller", "start_engines"])
-def test_no_process_can_be_started(place, monkeypatch, name):
-    monkeypatch.setattr(cluster.Cluster, name, refused_later)
+@pytest.mark.parametrize("kind", ["controller", "engine"])
+def test_no_process_can_be_started(place, monkeypatch, kind):
+    start = interpreter.start
+    monkeypatch.setattr(
+        interpreter, "start", lambda command, *more: (refused if kind in command else start)(command, *more)
+    )
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []
 
 
 def test_no_folder_for_the_logs_of_processes(place, monkeypatch):
-    """ipyparallel makes it when it starts the first one."""
-    makedirs = os.makedirs
+    """It is made when the first one is started."""
+    mkdir = os.mkdir
 
     def full(path, *args, **more):
         if os.path.basename(path) == "log":
             raise OSError(errno.ENOSPC, "No space left on device")
-        makedirs(path, *args, **more)
+        mkdir(path, *args, **more)
 
-    monkeypatch.setattr(os, "makedirs", full)
+    monkeypatch.setattr(os, "mkdir", full)
     with pytest.raises(LaunchError, match="No space left on device(.|\n)*TMPDIR"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []
@@ -105,7 +105,7 @@ def test_close_does_not_wait_for_another_thread_without_end(world, place, monkey
 def test_a_process_that_does_not_end_is_said_and_the_folders_go(world, place, monkeypatch):
     process = subprocess.Popen(["sleep", "60"], start_new_session=True)
 
-    async def too_long():
+    def too_long():
         raise TimeoutError
 
     try:

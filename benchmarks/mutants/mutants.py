@@ -207,19 +207,19 @@ MUTANTS = (
     # -- processes: engines, forks, jobs, other hosts
     Mutant(
         "fork-that-nobody-waits-for-is-left",
-        "processes/engines/forks.py",
-        "                descendants.end([launcher.pid], seconds=descendants.SOON_S)\n",
+        "processes/forks.py",
+        "                descendants.end([pid], seconds=descendants.SOON_S)\n",
         "                pass\n",
         "a launch that is cancelled leaves a rank behind",
-        ("processes/engines/test_forks.py",),
+        ("processes/test_forks.py", "processes/engines/test_forks.py"),
     ),
     Mutant(
         "forked-ranks-draw-the-same-numbers",
-        "processes/engines/fork_server.py",
-        "    sys.orig_argv = [sys.executable, *sys.argv]\n    _reseed()\n",
-        "    sys.orig_argv = [sys.executable, *sys.argv]\n",
-        "ranks of launch(fork=True) have the same random numbers, so that a forgotten seed is hidden",
-        ("processes/engines/test_forks.py",),
+        "processes/fork_server.py",
+        "    _reseed()\n",
+        "",
+        "ranks that are forked have the same random numbers, so that a forgotten seed is hidden",
+        ("processes/test_forks.py", "processes/engines/test_forks.py"),
     ),
     Mutant(
         "local-rank-is-the-rank",
@@ -325,14 +325,6 @@ MUTANTS = (
         "    finally:\n        pass\n",
         "ranks that start on another host at the same time wait 16 s for one another",
         ("inject/test_other_host.py",),
-    ),
-    Mutant(
-        "rank-of-a-fork-has-the-seed-of-all",
-        "inject/fork_ranks.py",
-        "            torch.seed()\n",
-        "",
-        "the ranks of ddpnb run --fork draw the same random numbers",
-        ("inject/test_fork_ranks.py",),
     ),
     # -- model
     Mutant(

@@ -16,7 +16,7 @@ from ddpnb.model import phrases
 from ddpnb.model.events.runs import FaultTriggered
 from ddpnb.model.recording import Recording
 from ddpnb.model.split import by_value, split
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.recorder import verbs
 from ddpnb.recorder.verbs import A, Request
 from ddpnb.texts import printable, shortened
@@ -128,7 +128,7 @@ class Comparison:
         return differences(rows, self.compared, ax)
 
 
-def compare(processes: RankProcesses, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
+def compare(processes: RankView, ranks: Sequence[int], trace: bool = False, moving: bool = False) -> Comparison:
     """Compare what lives on these ranks.
 
     Args:
@@ -189,7 +189,7 @@ def _by_model(told: Mapping[int, Sequence[verbs.Model]]) -> Held:
 
 
 def _differences(
-    processes: RankProcesses, number: int, held: Mapping[int, verbs.Model], values: bool
+    processes: RankView, number: int, held: Mapping[int, verbs.Model], values: bool
 ) -> tuple[list[TensorDifference], int]:
     tables = {rank: {str(name): (digest, norm) for name, digest, norm in told.tensors} for rank, told in held.items()}
     names = list(dict.fromkeys(name for table in tables.values() for name in table))
@@ -204,7 +204,7 @@ def _differences(
     return found, len(names)
 
 
-def _next_forward(processes: RankProcesses, ranks: Sequence[int], models: Held, modules: bool) -> Held:
+def _next_forward(processes: RankView, ranks: Sequence[int], models: Held, modules: bool) -> Held:
     """What the ranks held in one forward of each model that all of them made since, by model.
 
     A model of which no forward comes is left out, and so are all when the ranks make none.
@@ -266,7 +266,7 @@ def injected(recording: Recording) -> tuple[str, ...]:
     return tuple(f"injected on {phrases.ranks(ranks)}: {fault[:200]}" for fault, ranks in found.items())
 
 
-def _ask(processes: RankProcesses, ranks: Sequence[int], request: Request[A]) -> dict[int, A]:
+def _ask(processes: RankView, ranks: Sequence[int], request: Request[A]) -> dict[int, A]:
     answers = processes.ask(ranks, request, ANSWER_S)
     silent = [rank for rank in ranks if rank not in answers]
     if silent:
@@ -282,7 +282,7 @@ def _ask(processes: RankProcesses, ranks: Sequence[int], request: Request[A]) ->
     return answers
 
 
-def _largest(processes: RankProcesses, model: int, name: str, ranks: Sequence[int]) -> float | None:
+def _largest(processes: RankView, model: int, name: str, ranks: Sequence[int]) -> float | None:
     """The largest absolute difference between the first rank's values and the others'."""
     answers = processes.ask(ranks, verbs.Values(model=model, tensor=name), ANSWER_S)
     values = [array("f", answer.values) for answer in answers.values() if not len(answer.values) % 4]

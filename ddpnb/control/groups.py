@@ -70,7 +70,7 @@ class Groups:
                     f"the start-up cannot begin: cannot create its log folder {folder}: {error.strerror}.",
                     "Free some space in TMPDIR.",
                 ) from None
-            shared.processes.share(folder, everybody)
+            shared.engines.share(folder, everybody)
             logs = {rank: os.path.join(folder, f"rank{rank}.log") for rank in everybody}
             order = {"run": number, "fence": self._fence, "backend": shared.backend, "timeout": timeout}
             if like is not None:
@@ -83,14 +83,14 @@ class Groups:
                 armed = {rank: holds[rank] | {"faults": faults[rank]} for rank in everybody}
 
             def begin(rank: int) -> Any:
-                return shared.processes.call(rank, entries.start_up, order | armed[rank])
+                return shared.engines.call(rank, entries.start_up, order | armed[rank])
 
             def make(rank: int, step: str) -> Any:
                 # Asked at each step: one that is made again after heal() has no fault any more.
                 faulty = self._faults.variables(rank) if like is None else {}
                 environment = {**shared.environment(rank, port), **faulty}
                 own = {"step": step, "log": logs[rank], "environment": environment}
-                return shared.processes.call(rank, entries.start_up, order | own)
+                return shared.engines.call(rank, entries.start_up, order | own)
 
             self._wait_begun([begin(rank) for rank in everybody])
             startup = Startup(shared.size, begin, make, shared.processes.alive, logs, shared.processes.stopped)

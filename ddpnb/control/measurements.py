@@ -30,7 +30,7 @@ def take(ranks: OwnRanks, startup: Startup, known: Sequence[Check]) -> tuple[lis
         known: the checks of the machine.
     """
     answers = {
-        rank: ranks.processes.call(rank, entries.measure, {"log": startup._logs[rank], "environment": {}})
+        rank: ranks.engines.call(rank, entries.measure, {"log": startup._logs[rank], "environment": {}})
         for rank in range(ranks.size)
     }
     _wait(ranks, answers)

@@ -17,9 +17,8 @@ from ddpnb.observe import logs
 from ddpnb.processes.devices import Plan
 from ddpnb.processes.environment import ReservedPort, debug_environment, rank_environment, working_directory
 from ddpnb.processes.folder import Folders
-from ddpnb.processes.jobs.forked import ForkedProcesses
+from ddpnb.processes.forks import ForkServers
 from ddpnb.processes.jobs.injection import injected
-from ddpnb.processes.jobs.parents import Parents
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 
 _TICK_S = 0.1
@@ -39,7 +38,7 @@ class PlainRun:
         stream: where to print the output; None: nowhere.
         environment: to begin with; None: that of this process.
         directory: where the ranks run; None: where this process does.
-        parents: for runs with ``fork`` that follow one another; None: torch is imported for this one.
+        fork_servers: for runs with ``fork`` that follow one another; None: torch is imported for this one.
 
     Raises:
         LaunchError: there is no room, or the system refuses a process.
@@ -62,7 +61,7 @@ class PlainRun:
         stream: TextIO | None = sys.stdout,
         environment: Mapping[str, str] | None = None,
         directory: str | None = None,
-        parents: Parents | None = None,
+        fork_servers: ForkServers | None = None,
     ) -> None:
         began = time.monotonic()
         self._reached: set[int] = set()  # by a signal that was passed on
@@ -76,11 +75,11 @@ class PlainRun:
             log_folder = os.path.abspath(log_dir) if log_dir is not None else folders.log_dir(1)
             prepare_logs(log_folder, ranks)
             paths = {rank: os.path.join(log_folder, f"rank{rank}.log") for rank in ranks}
-            self.processes = processes = (
-                ForkedProcesses(folders.memory, program, paths, directory, parents)
-                if fork
-                else SpawnedProcesses(folders.memory, program, paths, directory)
-            )
+            if fork and fork_servers is None:
+                fork_servers = ForkServers(folders.output)
+                undo.callback(fork_servers.close)
+            forks = fork_servers if fork else None
+            self.processes = processes = SpawnedProcesses(folders.memory, program, paths, directory, forks)
             undo.callback(processes.stop)
             given = debug_environment(plan.backend) if debug else {}
             recorded = injected(os.environ if environment is None else environment, folders.memory, fence)
@@ -116,7 +115,7 @@ class PlainRun:
     @property
     def is_lost(self) -> bool:
         """Whether the ranks were killed for a reason that has nothing to do with them: they can run again."""
-        return isinstance(self.processes, ForkedProcesses) and self.processes.is_lost
+        return self.processes.is_lost
 
     def forward(self, number: int) -> None:
         """Give a signal to the ranks that there are."""

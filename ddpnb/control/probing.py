@@ -26,7 +26,7 @@ from ddpnb.errors import DdpnbError, ProbeEnded
 from ddpnb.model.recording import Recording
 from ddpnb.processes import devices
 from ddpnb.processes.environment import working_directory
-from ddpnb.processes.jobs.parents import Parents
+from ddpnb.processes.forks import ForkServers
 from ddpnb.processes.jobs.spawned import Program
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -120,7 +120,7 @@ class CommandProber:
         self.request, self.repository, self.directory = request, repository, working_directory()
         self.trying = trying or (lambda _: Trying(request.command))
         self._stopping = threading.Event()
-        self._parents = Parents() if request.fork else None  # of forked ranks
+        self._fork_servers = ForkServers() if request.fork else None
 
     @property
     def title(self) -> str:
@@ -184,7 +184,9 @@ class CommandProber:
             check_script(os.path.join(directory, script))
         plan = devices.plan(int(trying.own.get("-n", request.size)), trying.own.get("--backend", request.backend))
         program = Program(script, tuple(arguments), request.module)
-        with PlainRun(plan, program, fork=request.fork, stream=None, parents=self._parents, **common) as plain:
+        with PlainRun(
+            plan, program, fork=request.fork, stream=None, fork_servers=self._fork_servers, **common
+        ) as plain:
             self._wait(lambda: plain.run.done)
             if plain.is_lost:
                 return None

@@ -24,7 +24,7 @@ from ddpnb.processes.environment import Port, ReservedPort, debug_environment, r
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
 from ddpnb.processes.jobs.spawned import SpawnedProcesses
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import OwnedRanks, RankView
 from ddpnb.progress import Progress
 from ddpnb.recorder import protocol, verbs
 from ddpnb.recorder.verbs import A, Done, OfARun, Request
@@ -45,7 +45,7 @@ class Ranks:
         description: ``4 ranks, gloo, cpu``.
     """
 
-    def __init__(self, size: int, processes: RankProcesses, memory: str, description: str) -> None:
+    def __init__(self, size: int, processes: RankView, memory: str, description: str) -> None:
         self.size = size
         self._processes = processes
         self.memory = memory
@@ -70,7 +70,7 @@ class Ranks:
         return ""
 
     @property
-    def processes(self) -> RankProcesses:
+    def processes(self) -> RankView:
         """The processes of the ranks."""
         return self._processes
 
@@ -228,7 +228,7 @@ class OwnRanks(Ranks):
     def __init__(
         self,
         plan: Plan,
-        processes: Callable[[str], RankProcesses],
+        processes: Callable[[str], OwnedRanks],
         *,
         debug: bool,
         port: int | None,
@@ -259,6 +259,7 @@ class OwnRanks(Ranks):
         if early is not None:
             early.hand_over()
         super().__init__(size, made, self.folders.memory, plan.description)
+        self.engines = made
         self.unused_port = unused_port
         self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
 
@@ -267,14 +268,14 @@ class OwnRanks(Ranks):
         return self.plan.backend
 
     @property
-    def processes(self) -> RankProcesses:
+    def processes(self) -> RankView:
         """Those of the World, or of a script in processes of its own as long as one of them lives."""
         fresh = self._fresh
         if fresh is None or not fresh.some_live:
-            return self._processes
+            return self.engines
         running = {rank: monitor for rank, monitor in self.in_run.items() if monitor.ends_with_script}
         ended = bool(running) and not any(monitor.is_in(rank) for rank, monitor in running.items())
-        return self._processes if ended else fresh  # they take a moment to exit
+        return self.engines if ended else fresh  # they take a moment to exit
 
     def use(self, processes: SpawnedProcesses) -> None:
         """A script runs in processes of its own: until they end, they are the ranks."""
@@ -300,9 +301,9 @@ class OwnRanks(Ranks):
         """
         began = self._early.began if self._early is not None else time.monotonic()
         with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
-            self._processes.progress = progress.update
-            self._processes.prepare(self.folders.memory, timeout)
-            self._processes.start(self._first_environments(), timeout)
+            self.engines.progress = progress.update
+            self.engines.prepare(self.folders.memory, timeout)
+            self.engines.start(self._first_environments(), timeout)
         self.launch_s = time.monotonic() - began
 
     def _first_environments(self) -> dict[int, dict[str, str]]:
@@ -314,7 +315,7 @@ class OwnRanks(Ranks):
     def environment(self, rank: int, port: int) -> dict[str, str]:
         """The environment variables of a rank's process; ``port``: MASTER_PORT."""
         return {
-            **rank_environment(self.plan, rank, port, self._debug, self._processes.address),
+            **rank_environment(self.plan, rank, port, self._debug, self.engines.address),
             protocol.FOLDER: self.folders.memory,
         }
 
@@ -324,7 +325,7 @@ class OwnRanks(Ranks):
             return self._port
         if self._reserved is not None:
             self._reserved.release()
-        self._reserved = self._processes.reserve_port()
+        self._reserved = self.engines.reserve_port()
         return self._reserved.port
 
     def close(self) -> None:
@@ -345,7 +346,7 @@ class OwnRanks(Ranks):
             monitor.stop_watching()
         try:
             self.end_fresh()
-            self._processes.stop()
+            self.engines.stop()
         finally:
             for reserved in (self._reserved, self.unused_port):
                 if reserved is not None:

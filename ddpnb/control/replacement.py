@@ -24,8 +24,7 @@ class Replacement:
 
     def clean(self, ranks: Sequence[int]) -> list[int]:
         """Clean up what a failed run left on these ranks; returns the ranks on which this failed."""
-        processes = self._ranks.processes
-        answers = {rank: processes.call(rank, entries.clean) for rank in self.cut(ranks)}
+        answers = {rank: self._ranks.engines.call(rank, entries.clean) for rank in self.cut(ranks)}
         deadline = time.monotonic() + CLEAN_S
         for answer in answers.values():
             answer.wait(max(0.0, deadline - time.monotonic()))
@@ -57,8 +56,8 @@ class Replacement:
                 monitor.settle()
             port = shared.new_port()
             with Progress(f"restarting rank {', '.join(map(str, ranks))}", len(ranks), shared.quiet) as progress:
-                shared.processes.progress = progress.update
-                shared.processes.replace({rank: shared.environment(rank, port) for rank in ranks}, timeout, adopt)
+                shared.engines.progress = progress.update
+                shared.engines.replace({rank: shared.environment(rank, port) for rank in ranks}, timeout, adopt)
         for rank in ranks:
             shared.in_run.pop(rank, None)
         self._faults.replaced(ranks)

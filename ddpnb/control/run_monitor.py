@@ -25,7 +25,7 @@ from ddpnb.observe import logs
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.observe.watchdog import Watchdog
-from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.processes.rank_processes import Answer, OwnedRanks, RankView
 from ddpnb.rules.diagnose import diagnose
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
@@ -55,7 +55,7 @@ class RunMonitor:
 
     def __init__(
         self,
-        processes: RankProcesses,
+        processes: RankView,
         folder: str,
         number: int,
         log_dir: str,
@@ -113,7 +113,13 @@ class RunMonitor:
         self._began = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
 
-    def start(self, orders: Mapping[int, Mapping[str, Any]], payload: bytes | None, entry: Callable[..., Any]) -> None:
+    def start(
+        self,
+        engines: OwnedRanks,
+        orders: Mapping[int, Mapping[str, Any]],
+        payload: bytes | None,
+        entry: Callable[..., Any],
+    ) -> None:
         """Start the run on each rank, and begin to monitor it.
 
         Raises:
@@ -129,10 +135,10 @@ class RunMonitor:
                     f"run {self.number} cannot begin: cannot write to {self._outcomes[rank]}: {error.strerror}.",
                     "Free some space in TMPDIR.",
                 ) from None
-        self._processes.provide(orders)  # a run that begins on some of them alone would hang
+        engines.provide(orders)  # a run that begins on some of them alone would hang
         for rank, order in orders.items():
             own = {**order, "run": self.number, "log": self.logs[rank], "outcome": self._outcomes[rank]}
-            self.answers[rank] = self._processes.begin(rank, entry, own, payload)
+            self.answers[rank] = engines.begin(rank, entry, own, payload)
         self.watch()
 
     def watch(self) -> None:

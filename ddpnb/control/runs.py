@@ -26,7 +26,7 @@ from ddpnb.processes.environment import working_directory
 from ddpnb.processes.jobs.injection import injected
 from ddpnb.processes.jobs.job_processes import job_endings
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.recorder import entries, protocol
 from ddpnb.recorder.kernel_environment import without_kernel
 
@@ -92,7 +92,7 @@ class Runs:
             ranks = range(self._ranks.size)
             self._ranks.check_free(ranks)
             if script:
-                self._ranks.processes.check_files([os.path.abspath(order["script"]), working_directory()])
+                self._ranks.engines.check_files([os.path.abspath(order["script"]), working_directory()])
             if fresh:
                 self._ranks.end_fresh()
                 run = self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
@@ -139,7 +139,7 @@ class Runs:
         directory = working_directory()
         number = shared.number + 1
         endings = {rank: shared.folders.ending(number, rank) for rank in range(shared.size)}
-        monitor = self._monitor(lambda _: shared.processes, shared.memory, endings, ranks, terms, **output)
+        monitor = self._monitor(lambda _: shared.engines, shared.memory, endings, ranks, terms, **output)
         port = shared.new_port()
         order |= {"fence": terms.fence, "directory": directory}
         holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
@@ -147,7 +147,7 @@ class Runs:
         for rank in ranks:
             environment = {**order.get("environment", {}), "MASTER_PORT": str(port), **self._faults.variables(rank)}
             orders[rank] = order | holds[rank] | {"faults": faults[rank], "environment": environment}
-        monitor.start(orders, payload, entries.run)
+        monitor.start(shared.engines, orders, payload, entries.run)
         self._faults.run_started()
         return shared.begun(monitor)
 
@@ -186,7 +186,7 @@ class Runs:
 
     def _monitor(
         self,
-        processes: Callable[[Mapping[int, str]], RankProcesses],
+        processes: Callable[[Mapping[int, str]], RankView],
         memory: str,
         endings: Mapping[int, str],
         ranks: Sequence[int],
@@ -206,7 +206,7 @@ class Runs:
         if shown is not None and not hasattr(shown, "write"):
             raise UsageError(f"stream must be a file, True, False or None, not {arguments.short(stream)}.")
         prepare_logs(folder, ranks)
-        shared.processes.share(folder, ranks)
+        shared.engines.share(folder, ranks)
         monitor = RunMonitor(
             processes({rank: os.path.join(folder, f"rank{rank}.log") for rank in ranks}),
             memory,

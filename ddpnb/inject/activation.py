@@ -26,22 +26,21 @@ _started = False
 _hook: tuple[Any, Any] | None = None  # what stands for ``init_process_group``, and the original
 
 
-def rank_started() -> None:
-    """Called first in a process that ddpnb itself has started as a rank."""
+def rank_started(forked_by: int = 0) -> None:
+    """Called first in a process that ddpnb itself has started as a rank, or has forked from that process."""
     global _folder
     from ddpnb.recorder import parent_death
 
     _folder = os.environ.pop(protocol.START)  # what it starts is no rank
-    parent_death.bind_to_parent()
+    parent_death.bind_to_parent(forked_by)
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file: what it printed is shown at once
     _end_watch(_folder, int(os.environ["RANK"]))
 
 
-def forked_rank(folder: str) -> None:
+def forked_rank() -> None:
     """Called in a process that was forked, with torch imported, to be a rank."""
-    os.environ[protocol.START] = folder
-    rank_started()
+    rank_started(os.getppid())
     _unhook()
     start(int(os.environ["RANK"]), _number("WORLD_SIZE"), protocol.address_of_environment())
 

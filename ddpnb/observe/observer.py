@@ -34,7 +34,7 @@ from ddpnb.observe.time_ledger import TimeLedger
 from ddpnb.processes import machine
 from ddpnb.processes.outside import OutsideHere
 from ddpnb.processes.py_spy import TIMEOUT_S
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.recorder.verbs import Looked, Snapshot
 
 _BEGIN_S = 30.0  # that a rank may take to begin a run on a busy machine
@@ -57,7 +57,7 @@ class Observer:
 
     def __init__(
         self,
-        processes: RankProcesses,
+        processes: RankView,
         folder: str,
         outcomes: Mapping[int, str],
         run: int,

@@ -14,7 +14,7 @@ from ddpnb.model.findings import Diagnosis, Finding
 from ddpnb.model.recording import Activity, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
-from ddpnb.processes.rank_processes import Answer, RankProcesses
+from ddpnb.processes.rank_processes import Answer, RankView
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import shortened
 
@@ -46,7 +46,7 @@ class Watchdog:
 
     def __init__(
         self,
-        processes: RankProcesses,
+        processes: RankView,
         observer: Observer,
         ranks: Sequence[int],
         answers: Mapping[int, Answer],

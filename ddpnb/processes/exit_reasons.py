@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Sequence
-from typing import Any
 
 from ddpnb.errors import LaunchError
+
+_TAIL_BYTES = 4000
 
 
 def cannot_start(error: Exception) -> LaunchError:
@@ -20,9 +22,9 @@ def cannot_start(error: Exception) -> LaunchError:
     )
 
 
-def end_of(launcher: Any, status: int | None) -> str:
-    """How a process ended, of which this is the exit status as psutil has it; None: not known."""
-    if _interrupted(_last_lines(launcher)):
+def end_of(log: str, status: int | None) -> str:
+    """How a process with this log ended, of which this is the exit status; None: not known."""
+    if _interrupted(_last_lines(log)):
         status = -signal.SIGINT
     return "ended" if status is None else in_words(status)
 
@@ -37,16 +39,18 @@ def in_words(status: int) -> str:
         return f"was killed by signal {-status}"
 
 
-def tail(launcher: Any) -> str:
+def tail(log: str) -> str:
     """The end of a process's log, unless it shows no more than where an interrupt came."""
-    lines = _last_lines(launcher)
+    lines = _last_lines(log)
     return "Its last lines:\n    " + "\n    ".join(lines) if lines and not _interrupted(lines) else ""
 
 
-def _last_lines(launcher: Any) -> list[str]:
-    try:  # it removes the file when the process has ended, and keeps what was in it
-        return str(launcher.get_output())[-4000:].splitlines()[-12:]
-    except (OSError, ValueError, AttributeError):
+def _last_lines(log: str) -> list[str]:
+    try:
+        with open(log, "rb") as file:
+            file.seek(max(0, os.path.getsize(log) - _TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()[-12:]
+    except OSError:
         return []
 
 

@@ -13,7 +13,7 @@ from ddpnb.processes.process_samples import ProcessSample, Sampler, queued, samp
 from ddpnb.processes.source_text import SourceText
 
 if TYPE_CHECKING:
-    from ddpnb.processes.rank_processes import RankProcesses
+    from ddpnb.processes.rank_processes import RankView
 
 #: rank -> ``[[fd, [own address, port], [other address, port]], ...]``
 Connections = Mapping[int, Sequence[Sequence[Any]]]
@@ -63,7 +63,7 @@ class Outside(Protocol):
 class OutsideHere(Outside):
     """Of processes on this host."""
 
-    def __init__(self, processes: RankProcesses) -> None:
+    def __init__(self, processes: RankView) -> None:
         self._processes = processes
         self._sampler = Sampler()
 

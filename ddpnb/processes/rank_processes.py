@@ -1,4 +1,6 @@
-"""The processes of the ranks as ``observe`` and ``control`` use them, whatever has started them."""
+"""The processes of the ranks as ``observe`` and ``control`` use them, whatever has started them: all are looked at and asked
+(``RankView``), and a World also starts and ends those that it owns (``OwnedRanks``).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Answer(Protocol):
         ...
 
     def get(self, timeout: float | None = None) -> Any:
-        """The JSON value that ``RankProcesses.call`` returned on the rank.
+        """The JSON value that ``OwnedRanks.call`` returned on the rank.
 
         Raises:
             ValueError: it is not JSON.
@@ -42,19 +44,16 @@ class Answer(Protocol):
         ...
 
     def load(self, timeout: float | None = None) -> Any:
-        """What the function of ``RankProcesses.begin`` returned; unpickling it runs what the rank put into it."""
+        """What the function of ``OwnedRanks.begin`` returned; unpickling it runs what the rank put into it."""
         ...
 
 
-class RankProcesses(Protocol):
-    """One process per rank, and the channels that lead to it. Ranks are counted from 0.
+class RankView(Protocol):
+    """One process per rank: its state, and answers to requests. Ranks are counted from 0.
 
-    ``call()`` and ``begin()`` run on the main thread of a rank, one after the other. A separate thread answers
-    ``ask()``, also while the main thread hangs.
+    A thread of the rank's own answers ``ask()``, also while the main thread hangs.
     """
 
-    #: called with (ready, wanted) while processes start
-    progress: Callable[[int, int], None]
     #: whether the process of a rank ends with the script that it runs
     ends_with_script: bool
     #: whether a recorder runs in them; if not, ``ask()`` answers requests for stacks alone
@@ -63,14 +62,9 @@ class RankProcesses(Protocol):
     # -- state
 
     @property
-    def owned(self) -> bool:
-        """Whether this process started them; False in a forked child, which must leave them alone."""
-        ...
-
-    @property
     def connection(self) -> Connection:
         """Whether ranks can be reached now: unless it is ``open``, a missing answer says nothing about a rank."""
-        ...
+        return "open"
 
     def check_connection(self) -> None:
         """Raise an exception if no rank can be reached.
@@ -78,11 +72,9 @@ class RankProcesses(Protocol):
         Raises:
             WorldError: the connection is stopped or lost, or this is a forked child.
         """
-        ...
 
     def check_owner(self) -> None:
-        """Raise WorldError in a forked child."""
-        ...
+        """Raise WorldError in a forked child of the process that started them."""
 
     def pid(self, rank: int) -> int:
         """The process ID."""
@@ -134,6 +126,33 @@ class RankProcesses(Protocol):
             asked: one of them was asked just now and has not answered: then a shorter silence counts too.
         """
 
+    # -- requests
+
+    def ask(self, ranks: Sequence[int], request: Request[A], timeout: float) -> dict[int, A]:
+        """Send a request (``recorder.verbs``) to these ranks; returns the answers that came in time."""
+        return self.ask_each(dict.fromkeys(ranks, request), timeout)
+
+    def ask_each(self, requests: Mapping[int, Request[A]], timeout: float) -> dict[int, A]:
+        """Send each rank its own request; the answers are in the order of the requests."""
+        messages = {rank: verbs.message(request) for rank, request in requests.items()}
+        return {rank: verbs.answered(requests[rank], told) for rank, told in self.exchange(messages, timeout).items()}
+
+    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        """Send each rank its own message; the answers that came in time are in the order of the messages."""
+        ...
+
+
+class OwnedRanks(RankView, Protocol):
+    """Ranks that a World starts and ends. What ``call()`` and ``begin()`` order runs on the main thread, one after the other."""
+
+    #: called with (ready, wanted) while processes start
+    progress: Callable[[int, int], None]
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process started them; False in a forked child, which must leave them alone."""
+        ...
+
     @property
     def address(self) -> str:
         """The MASTER_ADDR: where rank 0 hosts the store."""
@@ -152,21 +171,6 @@ class RankProcesses(Protocol):
         Raises:
             WorldError: a host does not answer.
         """
-
-    # -- requests
-
-    def ask(self, ranks: Sequence[int], request: Request[A], timeout: float) -> dict[int, A]:
-        """Send a request (``recorder.verbs``) to these ranks; returns the answers that came in time."""
-        return self.ask_each(dict.fromkeys(ranks, request), timeout)
-
-    def ask_each(self, requests: Mapping[int, Request[A]], timeout: float) -> dict[int, A]:
-        """Send each rank its own request; the answers are in the order of the requests."""
-        messages = {rank: verbs.message(request) for rank, request in requests.items()}
-        return {rank: verbs.answered(requests[rank], told) for rank, told in self.exchange(messages, timeout).items()}
-
-    def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-        """Send each rank its own message; the answers that came in time are in the order of the messages."""
-        ...
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
         """Call an importable function on the rank, which returns JSON.
@@ -190,8 +194,6 @@ class RankProcesses(Protocol):
         Raises:
             WorldError: one has not.
         """
-
-    # -- life
 
     def prepare(self, memory: str, timeout: float) -> None:
         """What comes before ``address`` and ``reserve_port`` can be asked for; ``memory``: the folder of the black boxes.

@@ -48,9 +48,6 @@ RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 HOSTS = "DDPNB_HOSTS"  # how ranks on other hosts reach the launcher that watches them: see ``inject.other_host``
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 FORK = "DDPNB_FORK"  # the default of the argument fork of launch()
-#: RANK of the process that forks ranks; each writes its own in this place, where other processes read it
-PLACE_OF_RANK = "0" * 10
-PLACE_OF_FOLDER = "0" * 512  # the same for FOLDER, of a process that forks the ranks of several runs
 RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 # Names, or their beginnings, of the variables that matter to a distributed run:
 ENVIRONMENT = (

@@ -259,7 +259,7 @@ NAMES: tuple[TorchName, ...] = (
     TorchName("torch.utils._device", ("settings",), "a default device that a script sets is not restored"),
     TorchName(
         "torch._dynamo",
-        ("inject.fork_ranks", "processes.engines.fork_server"),
+        ("processes.fork_server",),
         "the first use of the compiler is slower",
     ),
     TorchName("torch.compile()._torchdynamo_inline", ("hooks",), _COMPILER),

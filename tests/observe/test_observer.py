@@ -20,13 +20,13 @@ from ddpnb.model.events.startup import Environment
 from ddpnb.model.strings import STRING_LIMIT
 from ddpnb.observe.observer import Observer
 from ddpnb.processes import py_spy
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.samples import SampleFile
 from ddpnb.recorder.verbs import Looked
 
 
-class Engines(RankProcesses):
+class Engines(RankView):
     """One rank: this process."""
 
     def pid(self, _rank):
@@ -119,7 +119,7 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
         from ddpnb.recorder.blackbox import BlackBox
         from ddpnb.model import samples
         from ddpnb.observe.observer import Observer
-        from ddpnb.processes.rank_processes import RankProcesses
+        from ddpnb.processes.rank_processes import RankView
 
         folder = sys.argv[1]
         BlackBox(f"{folder}/rank0.box", 0).set_run(1, 1)
@@ -127,7 +127,7 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
             file.write(samples.MAGIC + samples.WRITTEN.pack(0, 0, 1))
             file.truncate(samples.FILE_SIZE)
 
-        class Engines(RankProcesses):
+        class Engines(RankView):
             ends_with_script = False
             def pid(self, rank): return os.getpid()
             def exit_status(self, rank): return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 from datetime import timedelta
 from importlib.util import find_spec
@@ -13,17 +12,13 @@ import torch
 import torch.distributed.distributed_c10d as c10d
 from ipyparallel import Client, serialize
 from ipyparallel.client import client
-from ipyparallel.cluster.launcher import LocalEngineLauncher
 from ipyparallel.controller import app, heartmonitor
 from torch._C._distributed_c10d import Backend, Work
 from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.model.calls import OPERATIONS
-from ddpnb.processes.engines.forks import RankLauncher
 from ddpnb.processes.engines.replying import in_json
-from ddpnb.processes.engines.starter import CHILD, CLUSTER_ID, ENGINE_ARGS, Starter, engine_command
-from ddpnb.recorder.protocol import PARENT
 from ddpnb.recorder.signatures import OPS
 
 
@@ -32,7 +27,6 @@ def test_ipyparallels_control_request():
         "self", "targets", "msg_type", "content", "block",
     ], "processes/engines/client.py sends on the control channel with this private method"  # fmt: skip
     assert Client._closed is False, "processes/engines/client.py sees by it that a client is closed"
-    assert callable(LocalEngineLauncher.start)
 
 
 def test_ipyparallels_replies():
@@ -72,17 +66,6 @@ def test_what_ipyparallel_imports():
     assert lines == [f"from .cluster import {name}" for name in ("Cluster", "ClusterManager")]
     scheduler = Path(find_spec("ipyparallel.controller.task_scheduler").origin).read_text()
     assert "    import numpy\nexcept ImportError:\n    numpy = None" in scheduler
-
-
-def test_an_engine_that_was_started_early_is_as_one_that_ipyparallel_starts(tmp_path):
-    begins = Starter(str(tmp_path))
-    begins.close()
-    launcher = RankLauncher(
-        profile_dir=begins.profile, cluster_id=CLUSTER_ID, environment={"RANK": "1", PARENT: str(os.getpid())},
-        engine_cmd=[*CHILD, "engine", str(tmp_path)], engine_args=ENGINE_ARGS,
-    )  # fmt: skip
-    assert launcher.args == engine_command(str(tmp_path))
-    assert launcher.get_env() == begins.environment({"RANK": "1"})
 
 
 def test_an_engine_has_no_channel_for_a_debugger():

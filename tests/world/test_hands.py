@@ -520,7 +520,7 @@ def refused(*_args, **_more):
     [
         ("_engines", "_wait_for", interrupted, KeyboardInterrupt),
         ("_engines", "kill", interrupted, KeyboardInterrupt),
-        ("_cluster", "start_engines", refused, LaunchError),
+        ("_cluster", "_start_engine", refused, LaunchError),
     ],
 )
 def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_reached(
@@ -529,7 +529,7 @@ def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_
     """Such a rank looked alive, and the next run was never begun on it: the healthy ranks were blamed."""
     before = world.pids()
     with monkeypatch.context() as failing:
-        owner = world._ranks.processes if where == "_engines" else world._ranks.processes._cluster._cluster
+        owner = world._ranks.processes if where == "_engines" else world._ranks.processes._cluster
         failing.setattr(owner, name, fails)
         with pytest.raises(raised):
             world.restart([1, 2])

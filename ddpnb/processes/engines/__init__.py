@@ -1,1 +1,1 @@
-"""Ranks as engines of ipyparallel: the ``RankProcesses`` of ``launch()``. Nothing else in ``processes`` imports it."""
+"""Ranks as engines of ipyparallel: the ``OwnedRanks`` of ``launch()``. Nothing else in ``processes`` imports it."""

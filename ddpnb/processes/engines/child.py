@@ -30,10 +30,14 @@ def main() -> None:
     kind, folder = sys.argv.pop(1), sys.argv.pop(1)
     if kind == "forks":
         os.chdir(folder)
-        from ddpnb.processes.engines import fork_server
+        from ddpnb.processes import fork_server
 
-        imports, descriptor = sys.argv.pop(1), int(sys.argv.pop(1))
-        fork_server.serve(imports, descriptor)  # from here on this process is an engine
+        order = fork_server.serve(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))  # from here on this is a fork
+        if "script" in order:
+            fork_server.run_script(order, _AT)
+            return
+        sys.argv[1:] = order["arguments"]
+        sys.orig_argv = [sys.executable, *sys.argv]
         kind, folder = sys.argv.pop(1), sys.argv.pop(1)
     os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # there is no agent: rank 0 hosts the store
     directory = os.getcwd()

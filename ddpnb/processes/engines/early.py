@@ -9,7 +9,7 @@ import contextlib
 import time
 
 from ddpnb.processes.devices import Plan
-from ddpnb.processes.engines.starter import Starter, common
+from ddpnb.processes.engines.cluster import EngineCluster
 from ddpnb.processes.environment import Port, ReservedPort, debug_environment, rank_environment
 from ddpnb.processes.exit_reasons import cannot_start
 from ddpnb.processes.folder import Folders
@@ -47,14 +47,11 @@ class Early:
                 for rank in range(len(plan.devices))
             }
             try:
-                self.starter = Starter(self.folders.output)
+                self.cluster = EngineCluster(self.folders.output)
             except (OSError, RuntimeError) as error:
                 raise cannot_start(error) from None
-            undo.callback(self.starter.close)
-            if fork:
-                self.starter.begin_forks(fork, common(self.environments.values()))
-            else:
-                self.starter.begin(self.environments)
+            undo.callback(self.cluster.close)
+            self.cluster.begin(self.environments, fork)
             self._undo = undo.pop_all()
 
     def hand_over(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,29 +14,32 @@ import psutil
 from ddpnb.errors import LaunchError, WorldError
 from ddpnb.processes import descendants
 from ddpnb.processes.engines.client import Client, Reply
-from ddpnb.processes.engines.cluster import START_S, EngineCluster
-from ddpnb.processes.engines.forks import NoForks
+from ddpnb.processes.engines.cluster import START_S, EngineCluster, common
 from ddpnb.processes.engines.replying import identity, in_json
-from ddpnb.processes.engines.starter import Starter, common
 from ddpnb.processes.environment import LOOPBACK
 from ddpnb.processes.exit_reasons import cannot_start, tail
+from ddpnb.processes.forks import NoForks
+from ddpnb.processes.interpreter import Child
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
-from ddpnb.processes.rank_processes import Connection, RankProcesses
+from ddpnb.processes.rank_processes import Connection, OwnedRanks
 from ddpnb.recorder.protocol import DEVICE, FOLDER
 
 
-class Engines(RankProcesses):
+class Engines(OwnedRanks):
     """One engine per rank.
 
     Args:
         folder: the world's own folder.
         fork: fork the ranks from one process with this imported (``fork_server.serve``); empty: do not.
-        address, starter: see ``EngineCluster``.
+        address: see ``EngineCluster``.
+        cluster: which has started the first processes already; by default a new one.
     """
 
     ends_with_script = False
 
-    def __init__(self, folder: str, fork: str = "", address: str = LOOPBACK, starter: Starter | None = None) -> None:
+    def __init__(
+        self, folder: str, fork: str = "", address: str = LOOPBACK, cluster: EngineCluster | None = None
+    ) -> None:
         self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
@@ -46,10 +48,11 @@ class Engines(RankProcesses):
         self._asked: dict[int, Reply | None] = {}  # engine ids that were asked who they are, and answers to come
         self._met: dict[tuple[str, int], int] = {}  # (rank or host of an agent, process) -> engine id
         self._pids: dict[int, int] = {}
+        self._children: dict[int, Child] = {}
         self._exits: dict[int, int | None] = {}
         self._killed: set[int] = set()  # processes of ranks that we have ended
         self._environments: dict[int, dict[str, str]] = {}
-        self._cluster = EngineCluster(folder, address, starter)
+        self._cluster = cluster if cluster is not None else EngineCluster(folder, address)
 
     # -- start
 
@@ -70,14 +73,12 @@ class Engines(RankProcesses):
         try:
             self._cluster.wait_for_forks(max(0.0, deadline - time.monotonic()))
         except NoForks as error:
-            print(
-                f"ddpnb: warning: {error.what} Each starts in a new interpreter, which takes longer.", file=sys.stderr
-            )
+            error.warn()
 
     def _connect(self, starting: Sequence[int], deadline: float) -> None:
         """Wait for the controller, and connect to it, while these ranks start."""
         try:
-            connecting = self._cluster.connect(deadline)
+            connecting = self._cluster.connect(Client, deadline)
         except RuntimeError as error:
             raise cannot_start(error) from None
         while not connecting.done():
@@ -87,23 +88,28 @@ class Engines(RankProcesses):
             self.client = connecting.result()
         except Exception as error:
             self._check_starting((), deadline, "")
-            raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller)) from None
+            raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller_log)) from None
 
     def _start_engine(self, rank: int, environment: dict[str, str], timeout: float = START_S) -> None:
-        def started(launcher: Any) -> None:
+        def started(child: Child) -> None:
             self._environments[rank] = environment
-            self._pids[rank] = launcher.pid
-            self._killed.discard(launcher.pid)  # process IDs are reused
+            self._pids[rank] = child.pid
+            self._children[rank] = child
+            self._killed.discard(child.pid)  # process IDs are reused
             self._exits.pop(rank, None)
-            launcher.on_stop(lambda data: self._note_end(rank, data))
+            child.ended.add_done_callback(lambda _: self._note_end(rank, child))
 
         self._cluster.start_engine(rank, environment, started, timeout)
 
-    def _note_end(self, rank: int, data: dict[str, Any]) -> None:
-        """A process of a rank has ended. Called on the thread that starts processes: none is started meanwhile."""
-        pid = data.get("pid")
-        if pid == self._pids[rank]:  # else it was replaced before this was known
-            self._exits.setdefault(rank, data.get("exit_code"))
+    def _note_end(self, rank: int, child: Child) -> None:
+        """A process of a rank has ended. Called on any thread."""
+        if self._children[rank] is child:  # else it was replaced before this was known
+            self._exits.setdefault(rank, child.poll())
+        with contextlib.suppress(WorldError, RuntimeError):  # the world is closed
+            self._cluster.submit(self._end_left, rank, child.pid)
+
+    def _end_left(self, rank: int, pid: int) -> None:
+        """End what a process of a rank has left. On the thread that starts processes: none is started meanwhile."""
         if pid not in self._killed:  # else that was done, and there may be another process by now
             folder, others = self._environments[rank][FOLDER], self._living()
             descendants.end((), folder, rank, spare=others, seconds=descendants.SOON_S)
@@ -165,10 +171,10 @@ class Engines(RankProcesses):
                 "the controller of this world has died; its ranks cannot be reached.",
                 "Close the world (world.close()) and launch a new one.",
             )
-        if state == "stopped":
+        if state == "stopped" and (controller := self._cluster.controller) is not None:
             raise WorldError(
                 "the controller of this world is stopped; its ranks cannot be reached.",
-                f"kill -CONT {self._cluster.controller.pid} lets it continue; or close the world and launch a new one.",
+                f"kill -CONT {controller.pid} lets it continue; or close the world and launch a new one.",
             )
 
     def check_owner(self) -> None:
@@ -272,10 +278,10 @@ class Engines(RankProcesses):
             self._wait_for(environments, time.monotonic() + timeout)
         except BaseException:  # a rank that runs and cannot be reached must not look alive
             with contextlib.suppress(TimeoutError, WorldError):
-                self._cluster.submit(self._end_unreachable(environments)).result(timeout=START_S)
+                self._cluster.submit(self._end_unreachable, list(environments)).result(timeout=START_S)
             raise
 
-    async def _end_unreachable(self, ranks: Iterable[int]) -> None:
+    def _end_unreachable(self, ranks: Iterable[int]) -> None:
         """Kill those that did not register. After an interrupt a start may still have been under way on this thread."""
         for rank in ranks:
             if rank not in self._ids:

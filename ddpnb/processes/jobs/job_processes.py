@@ -6,18 +6,17 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.errors import WorldError
 from ddpnb.model import status_file
 from ddpnb.model.ending import UNKNOWN_SIGNAL
 from ddpnb.model.names import UNDECODABLE, given_name
 from ddpnb.processes.jobs import sockets
 from ddpnb.processes.jobs.exits import Exits, exit_status
 from ddpnb.processes.process_samples import GONE, STOPPED, command_of, kernel_status
-from ddpnb.processes.rank_processes import Answer, Connection, RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.recorder import protocol
 
 _LIMIT = 64 << 10  # bytes of a rank's description
@@ -97,7 +96,7 @@ def ended(folder: str, rank: int) -> bool:
     )
 
 
-class JobProcesses(RankProcesses):
+class JobProcesses(RankView):
     """Ranks that somebody else has started.
 
     Args:
@@ -108,7 +107,6 @@ class JobProcesses(RankProcesses):
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.progress = lambda _ready, _wanted: None
         self._known: dict[int, Identity] = {}
         self._exits = Exits()
         self._gone: dict[int, float] = {}  # process ID -> when it was first seen to have ended, without a status
@@ -128,18 +126,6 @@ class JobProcesses(RankProcesses):
         return {rank: known for rank in _ranks_in(self.folder) if (known := self.identity(rank)) is not None}
 
     # -- state
-
-    @property
-    def owned(self) -> bool:
-        return True
-
-    @property
-    def connection(self) -> Connection:
-        return "open"
-
-    def check_connection(self) -> None: ...
-
-    def check_owner(self) -> None: ...
 
     def pid(self, rank: int) -> int:
         known = self.identity(rank)
@@ -211,34 +197,5 @@ class JobProcesses(RankProcesses):
     def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
         return sockets.ask_each(self.folder, messages, timeout)
 
-    def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
-        raise _not_ours()
-
-    def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Answer:
-        raise _not_ours()
-
-    # -- life
-
-    def start(self, environments: Mapping[int, dict[str, str]], timeout: float) -> None:
-        raise _not_ours()
-
-    def replace(
-        self, environments: Mapping[int, dict[str, str]], timeout: float, prepare: Callable[[], None] = lambda: None
-    ) -> None:
-        raise _not_ours()
-
-    def kill(self, rank: int) -> None:
-        raise _not_ours()
-
-    def stop(self) -> None:
-        """Leave the ranks alone: they are not ours."""
-
     def close(self) -> None:
         """Use them no more from here; they are left alone."""
-
-
-def _not_ours() -> WorldError:
-    return WorldError(
-        "these ranks are processes of a job: they run its program and nothing else.",
-        "ddpnb.launch(n) starts ranks that run functions and cells.",
-    )

@@ -1,4 +1,4 @@
-"""Ranks in plain processes that ddpnb starts: each a fresh interpreter with torchrun's environment."""
+"""Ranks in plain processes that ddpnb starts, with torchrun's environment: each a fresh interpreter, or forked."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Protocol
+from concurrent.futures import Future
+from dataclasses import asdict, dataclass
+from functools import partial
 
 from ddpnb.errors import WorldError
 from ddpnb.files import private
-from ddpnb.processes import descendants
+from ddpnb.model import status_file
+from ddpnb.processes import descendants, interpreter
 from ddpnb.processes.exit_reasons import cannot_start
+from ddpnb.processes.forks import ForkServers, NoForks
+from ddpnb.processes.interpreter import Child, StartingThread
 from ddpnb.processes.jobs.job_processes import Identity, JobProcesses
 from ddpnb.processes.jobs.kept_connections import KeptConnections
 from ddpnb.processes.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.recorder import protocol
 
 START_S = 60.0  # for the system to start one process
+# The first rank holds the store. A client that comes before it tries again half a second later (torch 2.13).
+_LEAD_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +38,15 @@ class Program:
         script: its path, or the name of a module.
         arguments: those of the script.
         module: it is a module (``python -m``).
-        python: the interpreter.
     """
 
     script: str
     arguments: tuple[str, ...] = ()
     module: bool = False
-    python: str = sys.executable
 
     @property
     def command(self) -> list[str]:
-        return [self.python, *(["-m"] if self.module else []), self.script, *self.arguments]
-
-
-class Child(Protocol):
-    """A process that was started, as ``subprocess.Popen`` has it."""
-
-    @property
-    def pid(self) -> int: ...
-    def poll(self) -> int | None: ...
+        return [sys.executable, *(["-m"] if self.module else []), self.script, *self.arguments]
 
 
 class SpawnedProcesses(JobProcesses):
@@ -62,21 +57,30 @@ class SpawnedProcesses(JobProcesses):
         program: what each rank runs.
         logs: for each rank the file that takes its standard output and error.
         directory: in which it runs.
+        forks: fork them, which starts them sooner; they share the hash seed of strings. None: each is a new interpreter.
     """
 
-    def __init__(self, folder: str, program: Program, logs: Mapping[int, str], directory: str) -> None:
+    def __init__(
+        self,
+        folder: str,
+        program: Program,
+        logs: Mapping[int, str],
+        directory: str,
+        forks: ForkServers | None = None,
+    ) -> None:
         super().__init__(folder)
-        self._command = program.command
+        self._program = program
+        self._forks = forks
+        self._common: dict[str, str] = {}  # variables of all ranks
         self._logs = logs
         self._directory = directory
         self._owner = os.getpid()
-        self._children: dict[int, Child] = {}
+        self._children: dict[int, subprocess.Popen[bytes] | Child] = {}
         self._devices: dict[int, str] = {}
         self._waiting = threading.Lock()
         self._ended = False  # what starts now ends at once
         self._kept = KeptConnections(folder)
-        # Linux tells a child about the death of the *thread* that started it: this one lives as long as the ranks.
-        self._starter = ThreadPoolExecutor(1, "ddpnb starter")
+        self._starter = StartingThread("ddpnb starter")
 
     def start(self, environments: Mapping[int, dict[str, str]], timeout: float = START_S) -> None:
         """Start a process for each rank; they are found by their identity a little later.
@@ -84,36 +88,61 @@ class SpawnedProcesses(JobProcesses):
         Raises:
             LaunchError: the system refuses a process.
         """
+        self._common = dict(set.intersection(*(set(environment.items()) for environment in environments.values())))
         try:
             for rank, environment in environments.items():
                 self._starter.submit(self._begin, rank, environment).result(timeout)
-                self.progress(len(self._children), len(environments))
         except (OSError, RuntimeError) as error:
             self.stop()
             raise cannot_start(error) from None
 
     def _begin(self, rank: int, environment: dict[str, str]) -> None:
         if not self._ended:
-            self._start(rank, environment)
+            self._devices[rank] = environment.get(protocol.DEVICE, "")
+            whole = {**environment, protocol.START: self.folder}
+            if self._forks is not None:
+                self._fork(self._forks, rank, whole)
+            else:
+                self._start(rank, whole)
         if self._ended and rank in self._children:  # nobody else knows of it
             self.kill(rank)
 
     def _start(self, rank: int, environment: dict[str, str]) -> None:
-        self._devices[rank] = environment.get(protocol.DEVICE, "")
-        with open(self._logs[rank], "ab", opener=private) as log:
-            self._children[rank] = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self._directory,
-                env=self._marks(environment),
-                start_new_session=True,
-            )
+        self._children[rank] = interpreter.start(
+            self._program.command, environment, self._logs[rank], directory=self._directory
+        )
 
-    def _marks(self, environment: dict[str, str]) -> dict[str, str]:
-        """The environment of a process that is a rank."""
-        return {**environment, protocol.START: self.folder}
+    def _fork(self, forks: ForkServers, rank: int, environment: dict[str, str]) -> None:
+        order = {
+            **asdict(self._program),
+            "environment": environment,
+            "directory": self._directory,
+            "log": self._logs[rank],
+            "lead_s": 0.0 if self._children else _LEAD_S,
+        }
+        fork = self._children[rank] = forks.server(self._common, self._directory).fork(order)
+        fork.begun.add_done_callback(partial(self._note_fork, rank, environment))
+
+    def _note_fork(self, rank: int, environment: dict[str, str], begun: Future[int]) -> None:
+        error = None if begun.cancelled() else begun.exception()
+        if isinstance(error, NoForks):
+            if self._forks is not None:
+                error.warn()
+            self._forks = None
+            with contextlib.suppress(RuntimeError):  # all have been stopped meanwhile
+                self._starter.submit(self._begin, rank, environment).add_done_callback(partial(self._note_start, rank))
+        elif error is not None:
+            self._note_failure(rank, error)
+
+    def _note_start(self, rank: int, starting: Future[None]) -> None:
+        child, error = self._children[rank], starting.exception()
+        if error is not None and isinstance(child, Child):
+            self._note_failure(rank, error)
+            child.ended.set_result(1)
+
+    def _note_failure(self, rank: int, error: BaseException) -> None:
+        with contextlib.suppress(OSError), open(self._logs[rank], "a", opener=private) as log:
+            log.write(f"ddpnb: {error}\n")
 
     # -- state: of our own children all is known
 
@@ -149,14 +178,24 @@ class SpawnedProcesses(JobProcesses):
     @property
     def some_live(self) -> bool:
         """Whether one of them has not ended."""
-        return any(self.exit_status(rank) is None for rank in list(self._children))
+        return any(self.pid(rank) and self.exit_status(rank) is None for rank in list(self._children))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether they were killed because a process died that has nothing to do with them: it had forked them."""
+        return any(isinstance(child, Child) and child.is_lost for child in list(self._children.values()))
 
     def stopped(self, rank: int) -> bool:
         return kernel_status(self.pid(rank)) in STOPPED
 
     def exit_status(self, rank: int) -> int | None:
+        child = self._children[rank]
         with self._waiting:
-            return self._children[rank].poll() if self.owned else None
+            status = child.poll() if self.owned else None
+        if status is not None and isinstance(child, Child) and child.is_lost:  # it may have ended before
+            left = status_file.read(self.folder, rank).status
+            status = status if left is None else left
+        return status
 
     def parent_of(self, rank: int) -> str:  # noqa: ARG002
         return ""
@@ -172,15 +211,20 @@ class SpawnedProcesses(JobProcesses):
         reached: list[int] = []
         for rank in sorted(self._devices):
             with contextlib.suppress(OSError):  # one that is being forked has no process group yet
-                if rank >= 0 and self.exit_status(rank) is None and self.pid(rank):
+                if self.exit_status(rank) is None and self.pid(rank):
                     os.killpg(self.pid(rank), number)
                     reached.append(rank)
         return reached
 
     def kill(self, rank: int) -> None:
         self.check_owner()
-        if self.exit_status(rank) is None:
+        if self._known_to_run(rank):
             descendants.end([self.pid(rank)])
+
+    def _known_to_run(self, rank: int) -> bool:
+        """Whether it runs; one that is being forked does not, and is killed as soon as it is there."""
+        child = self._children[rank]
+        return not (isinstance(child, Child) and child.begun.cancel()) and self.exit_status(rank) is None
 
     def stop(self) -> None:
         if not self.owned:
@@ -188,11 +232,11 @@ class SpawnedProcesses(JobProcesses):
         self._ended = True
         with contextlib.suppress(TimeoutError, RuntimeError):  # one that is being started is known afterwards
             self._starter.submit(lambda: None).result(descendants.END_S)
-        running = [self.pid(rank) for rank in list(self._children) if self.exit_status(rank) is None]
+        running = [self.pid(rank) for rank in list(self._children) if self._known_to_run(rank)]
         left = descendants.end(running, self.folder)
         self._kept.close()
         deadline = time.monotonic() + descendants.SOON_S
         while self.some_live and time.monotonic() < deadline:  # until they are waited for
             time.sleep(0.002)
-        self._starter.shutdown(wait=False)
+        self._starter.close(0)
         descendants.check_ended(left, "job")

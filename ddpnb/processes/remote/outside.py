@@ -15,7 +15,7 @@ from ddpnb.model.stacks import Stack
 from ddpnb.processes import connections, py_spy, source_text
 from ddpnb.processes.outside import Connections, Outside, OutsideHere
 from ddpnb.processes.process_samples import ProcessSample
-from ddpnb.processes.rank_processes import RankProcesses
+from ddpnb.processes.rank_processes import RankView
 from ddpnb.processes.remote.link import Link
 from ddpnb.processes.source_text import SourceText
 
@@ -23,7 +23,7 @@ _REQUEST_S = 2.0  # for what a look does not show
 _MOST_S = 10.0  # for the children of a rank
 
 
-class OnHosts(RankProcesses, Protocol):
+class OnHosts(RankView, Protocol):
     """Ranks on several hosts: which is where, the links to the agents there, and what these have said last."""
 
     @property

@@ -15,8 +15,9 @@ from typing import Any
 from ddpnb.files import make_folder, private, write_private
 from ddpnb.model import blackbox, samples
 from ddpnb.processes import descendants
-from ddpnb.processes.engines.starter import CHILD, ENGINE_ARGS
+from ddpnb.processes.engines.cluster import ENGINE_ARGS
 from ddpnb.processes.environment import ReservedPort
+from ddpnb.processes.interpreter import CHILD
 from ddpnb.processes.locked_folder import LockedFolder
 from ddpnb.processes.remote.agent import Agent, RankProcess
 from ddpnb.processes.remote.changes import LOG, Files

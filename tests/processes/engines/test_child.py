@@ -10,7 +10,7 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import LaunchError
-from ddpnb.processes.engines import cluster
+from ddpnb.processes.engines import engines
 from ddpnb.processes.engines.client import Client
 
 pytestmark = pytest.mark.world
@@ -47,7 +47,7 @@ def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
         time_outs.append(more.get("timeout", 10))
         return Client(*args, **more)
 
-    monkeypatch.setattr(cluster, "Client", client)
+    monkeypatch.setattr(engines, "Client", client)
     with ddpnb.launch(1, backend="gloo", quiet=True, timeout=90) as world:
         assert len(time_outs) == 1 and time_outs[0] > 15  # what is left of the launch's own, not ten seconds
         controller = psutil.Process(world._ranks.processes._cluster.controller.pid)

@@ -15,8 +15,8 @@ import pytest
 import ddpnb
 import ddpnb.world
 from ddpnb.errors import LaunchError
-from ddpnb.processes.engines import starter
-from ddpnb.processes.engines.starter import Starter
+from ddpnb.processes import interpreter
+from ddpnb.processes.engines.cluster import EngineCluster
 from tests.conftest import alive
 
 pytestmark = pytest.mark.world
@@ -24,14 +24,14 @@ pytestmark = pytest.mark.world
 WITHIN_S = 30.0
 ORDER = """
 import sys, ddpnb
-from ddpnb.processes.engines import starter
-loaded, start = [], starter.start
+from ddpnb.processes import interpreter
+loaded, start = [], interpreter.start
 
-def noted(*args):
+def noted(*args, **more):
     loaded.append(sorted({"ipyparallel", "IPython", "ddpnb.world"} & sys.modules.keys()))
-    return start(*args)
+    return start(*args, **more)
 
-starter.start = noted
+interpreter.start = noted
 with ddpnb.launch(2, backend="gloo", quiet=True) as world:
     print(loaded, world.execute("1 + 1", stream=None).wait(60).outcome, "numpy" in sys.modules)
 """
@@ -40,13 +40,13 @@ with ddpnb.launch(2, backend="gloo", quiet=True) as world:
 @pytest.fixture
 def begun(monkeypatch):
     """The processes that are started early; none is left at the end, nor a thread."""
-    processes, start, threads = [], starter.start, set(threading.enumerate())
+    processes, start, threads = [], interpreter.start, set(threading.enumerate())
 
-    def noted(*args):
-        processes.append(start(*args))
+    def noted(*args, **more):
+        processes.append(start(*args, **more))
         return processes[-1]
 
-    monkeypatch.setattr(starter, "start", noted)
+    monkeypatch.setattr(interpreter, "start", noted)
     yield processes
     end = time.monotonic() + WITHIN_S
     while (left := [one.pid for one in processes if alive(one.pid)]) and time.monotonic() < end:
@@ -90,14 +90,14 @@ def test_an_interrupt_meanwhile_comes_when_the_world_can_be_closed(place, begun,
 
 
 def test_the_system_refuses_the_second_one(place, begun, monkeypatch):
-    start = starter.start
+    start = interpreter.start
 
-    def refused(*args):
+    def refused(*args, **more):
         if begun:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        return start(*args)
+        return start(*args, **more)
 
-    monkeypatch.setattr(starter, "start", refused)
+    monkeypatch.setattr(interpreter, "start", refused)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         launch()
     assert len(begun) == 1 and os.listdir(place) == []
@@ -115,7 +115,7 @@ def test_a_rank_that_dies_meanwhile_is_reported_with_its_log(place, begun, tmp_p
 def test_a_thread_that_is_ended_at_once_has_ended_what_it_was_to_start(begun, tmp_path):
     """``close`` follows ``begin`` in the order of the thread, however soon it comes."""
     for _ in range(10):
-        one = Starter(str(tmp_path))
+        one = EngineCluster(str(tmp_path))
         one.begin({0: {"RANK": "0"}})
         one.close()
         assert one.closed

@@ -6,7 +6,6 @@ import errno
 import os
 import signal
 import subprocess
-from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +20,15 @@ KeyboardInterrupt
 """
 
 
-def process(log):
-    return SimpleNamespace(get_output=lambda: log)
+@pytest.fixture
+def process(tmp_path):
+    """Gives the log of a process."""
+
+    def made(text):
+        (tmp_path / "log").write_text(text)
+        return str(tmp_path / "log")
+
+    return made
 
 
 @pytest.mark.parametrize(
@@ -34,22 +40,22 @@ def process(log):
         (None, "ended"),
     ],
 )
-def test_how_a_process_ended(status, how):
+def test_how_a_process_ended(process, status, how):
     assert end_of(process("torch is imported\n"), status) == how
 
 
 @pytest.mark.parametrize("status", [-signal.SIGINT, 1, None])
-def test_the_traceback_of_an_interrupt_is_not_shown(status):
+def test_the_traceback_of_an_interrupt_is_not_shown(process, status):
     """It leads through whatever the process imported just then: that tells a user nothing."""
     assert end_of(process(INTERRUPT), status) == "was killed by SIGINT"
     assert tail(process(INTERRUPT)) == ""
 
 
-def test_the_end_of_another_log_is_shown():
+def test_the_end_of_another_log_is_shown(process):
     log = "".join(f"line {number}\n" for number in range(20)) + "OSError: no such device\n"
     assert tail(process(log)).splitlines()[-1].strip() == "OSError: no such device"
     assert "line 5" not in tail(process(log))
-    assert tail(process("")) == ""
+    assert tail(process("")) == "" == tail("/nowhere/log")
 
 
 def test_what_the_system_refuses_is_said_with_what_to_look_at():

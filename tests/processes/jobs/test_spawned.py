@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from ddpnb.errors import LaunchError
+from ddpnb.processes import interpreter
 from ddpnb.processes.jobs import spawned
 from ddpnb.processes.jobs.spawned import Program, SpawnedProcesses
 from tests.conftest import alive
@@ -34,7 +35,7 @@ def test_a_rank_that_is_started_late_is_ended(processes, monkeypatch, late):
         stopping.wait(60)
         return started[-1]
 
-    monkeypatch.setattr(spawned.subprocess, "Popen", slow)
+    monkeypatch.setattr(interpreter.subprocess, "Popen", slow)
     submit = processes._starter.submit
 
     def noted(work, *args):
@@ -58,12 +59,12 @@ def test_a_rank_that_starts_after_all_have_been_stopped_is_ended(processes, monk
         started.append(start(*args, **options))
         return started[-1]
 
-    monkeypatch.setattr(spawned.subprocess, "Popen", slow)
+    monkeypatch.setattr(interpreter.subprocess, "Popen", slow)
     with pytest.raises(LaunchError):
         processes.start({0: {"RANK": "0"}}, timeout=0.2)
     assert not started
     stopped.set()
-    processes._starter.shutdown(wait=True)
+    processes._starter._thread.join(60)
     (process,) = started
     assert not alive(process.pid)
 

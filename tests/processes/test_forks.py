@@ -17,10 +17,12 @@ import pytest
 from ddpnb.bisection.command import Request
 from ddpnb.bisection.space import Probe
 from ddpnb.bisection.varied import Trying
+from ddpnb.control.plain_run import PlainRun
 from ddpnb.control.probing import CommandProber
-from ddpnb.processes.jobs import parents
+from ddpnb.processes import devices, forks
+from ddpnb.processes.forks import ForkServers
 from ddpnb.processes.jobs.injection import injected
-from ddpnb.processes.jobs.parents import NoParent, Parent, Parents
+from ddpnb.processes.jobs.spawned import Program
 from tests.conftest import alive
 
 WITHIN_S = 30.0
@@ -79,7 +81,7 @@ def folder(tmp_path, monkeypatch):
 def of_all_tests():
     """The name of the test is no reason to import torch again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parents, "_OF_A_RUN", parents._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        patch.setattr(forks, "_OF_A_RUN", forks._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
         yield
 
 
@@ -89,11 +91,9 @@ def forking():
     made = CommandProber(Request(("train.py",), fork=True, backend="gloo", patience=3.0))
     yield made
     processes = set(psutil.Process().children(recursive=True)) - others
-    made._parents.close()
+    made._fork_servers.close()
     assert not [process for process in processes if alive(process.pid)]
-    assert until(
-        lambda: not [one for one in set(threading.enumerate()) - threads if one.name.startswith("ddpnb parents")]
-    )
+    assert until(lambda: not [one for one in set(threading.enumerate()) - threads if one.name.startswith("ddpnb fork")])
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def until(condition):
 
 
 def sources(prober):
-    return [source._process.pid for source in prober._parents._sources.values()]
+    return [server.pid for server in prober._fork_servers._servers.values()]
 
 
 def tried(prober, *command, **environment):
@@ -151,7 +151,7 @@ def test_each_probe_begins_in_the_same_state(prober, folder):
         for found in (first[rank], failed[rank], last[rank]):
             assert (found["seen"], found["sum"], found["directory"]) == (False, 1.0, str(folder))
             assert found["ranks"] == [str(rank), str(rank), "2"] and found["threads"] == ["1", 1]
-            assert "LEFT_BEHIND" not in os.environ and found["parent"] != source
+            assert "LEFT_BEHIND" not in os.environ and found["parent"] == source
     randoms = [tuple(found[rank]["random"]) for found in (first, failed, last) for rank in (0, 1)]
     assert len(set(randoms)) == 6 and len({one["pid"] for found in (first, failed, last) for one in found}) == 6
 
@@ -169,9 +169,9 @@ def test_another_environment_is_not_shared(own):
 
 
 @pytest.mark.world
-def test_a_probe_whose_parent_dies_fails_and_the_next_one_does_not(prober):
+def test_a_probe_that_ends_the_process_from_which_it_is_forked_says_nothing_and_the_next_one_does(prober):
     ran, _ = run(prober, "a", "parent dies")
-    assert ran.ran and ran.failures
+    assert not ran.ran and ran.reason == "the process that forks the ranks died"
     ran, _ = run(prober, "b")
     assert ran.ran and not ran.failures and len(sources(prober)) == 1
 
@@ -203,7 +203,7 @@ def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
 @pytest.mark.world
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
-    monkeypatch.setattr(parents, "_IDLE_S", 0.5)
+    monkeypatch.setattr(forks, "_IDLE_S", 0.5)
     run(own, "a")
     (source,) = sources(own)
     assert until(lambda: not alive(source))
@@ -215,13 +215,13 @@ def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
 def test_it_dies_with_the_process_that_probes(folder):
     text = (
         "import os, time\n"
-        "from tests.processes.jobs.test_parents import CommandProber, Probe, Request, sources\n"
+        "from tests.processes.test_forks import CommandProber, Probe, Request, sources\n"
         "prober = CommandProber(Request(('train.py', 'a'), fork=True, backend='gloo'))\n"
         "assert prober.run(Probe()).ran\n"
         "print(*sources(prober), flush=True)\n"
         "time.sleep(1000)\n"
     )
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")]).rstrip(":")}
     with subprocess.Popen([sys.executable, "-c", text], env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -232,87 +232,106 @@ def test_it_dies_with_the_process_that_probes(folder):
     assert until(lambda: not alive(source))
 
 
-class Source:
+class Server:
     """Stands in for a process that has torch."""
 
-    def __init__(self, environment, directory):
-        self.environment, self.directory = environment, directory
-        self.is_idle, self.ends, self.closed = True, False, False
+    def __init__(self, imports, environment, folder, log, *, directory, idle_s):
+        given = {name: value for name, value in environment.items() if name not in ("DDPNB_JOB", "DDPNB_PARENT")}
+        self.environment, self.directory = given, directory
+        self.is_idle, self.running, self.stopped = True, True, False
 
-    def fork(self, order):
-        return None if self.ends else Parent(7)
-
-    def close(self):
-        self.closed = True
+    def stop(self):
+        self.stopped = True
 
 
 @pytest.fixture
-def start(monkeypatch):
-    """Starts a parent with these variables in a folder; gives what forked it."""
-    monkeypatch.setattr(parents, "_Source", Source)
-    made = Parents()
+def server(monkeypatch):
+    """Gives the process for a run with these variables in a folder."""
+    monkeypatch.setattr(forks, "ForkServer", Server)
+    made = ForkServers()
 
     def begin(directory="/work", **environment):
-        made.start("order.json", environment, directory, "log")
-        return list(made._sources.values())[-1]
+        return made.server(environment, directory)
 
     yield begin
-    left = list(made._sources.values())
+    left = list(made._servers.values())
     made.close()
-    assert all(source.closed for source in left)
+    assert all(one.stopped for one in left)
 
 
-def test_which_runs_share_a_process(start):
-    first = start(MARK="1", RANK="0", WORLD_SIZE="2", MASTER_PORT="1", DDPNB_FOLDER="a")
-    assert start("/elsewhere", MARK="1", RANK="1", WORLD_SIZE="3", MASTER_PORT="2", DDPNB_FOLDER="b") is first
+def test_which_runs_share_a_process(server):
+    first = server(MARK="1", RANK="0", WORLD_SIZE="2", MASTER_PORT="1", DDPNB_FOLDER="a")
+    assert server("/elsewhere", MARK="1", RANK="1", WORLD_SIZE="3", MASTER_PORT="2", DDPNB_FOLDER="b") is first
     assert first.environment == {"MARK": "1"} and first.directory == "/"
-    second = start(MARK="2")
-    assert second is not first and start(MARK="1") is first
-    third = start(MARK="3")
-    assert (second.closed, first.closed) == (True, False)  # that was not used for longest
+    second = server(MARK="2")
+    assert second is not first and server(MARK="1") is first
+    third = server(MARK="3")
+    assert (second.stopped, first.stopped) == (True, False)  # that was not used for longest
     first.is_idle = third.is_idle = False  # they have ranks that run
-    assert start(MARK="4") not in (first, third) and not first.closed and not third.closed
+    assert server(MARK="4") not in (first, third) and not first.stopped and not third.stopped
 
 
-def test_a_relative_entry_of_the_python_path_is_that_of_its_folder(start):
-    first, second = (start(folder, PYTHONPATH="/opt/mine:src") for folder in ("/one", "/two"))
+def test_a_relative_entry_of_the_python_path_is_that_of_its_folder(server):
+    first, second = (server(folder, PYTHONPATH="/opt/mine:src") for folder in ("/one", "/two"))
     assert (first.directory, second.directory) == ("/one", "/two") and first is not second
-    assert start("/one", PYTHONPATH="/opt/mine") is start("/two", PYTHONPATH="/opt/mine")
+    assert server("/one", PYTHONPATH="/opt/mine") is server("/two", PYTHONPATH="/opt/mine")
 
 
-def test_a_process_that_has_ended_is_replaced(start):
-    first = start()
-    first.ends = True
-    assert start() is not first and first.closed
-
-
-def test_where_none_can_fork_it_is_said(start, monkeypatch):
-    monkeypatch.setattr(Source, "fork", lambda *_: None)
-    with pytest.raises(NoParent, match="ended"):
-        start()
+def test_a_process_that_has_ended_is_replaced(server):
+    first = server()
+    first.running = False
+    assert server() is not first and first.stopped
 
 
 @pytest.mark.world
 @pytest.mark.full
 def test_relative_entries_of_the_python_path_are_not_shared_between_folders(folder, tmp_path):
     """A commit is checked out in a folder of its own: what it has there is not imported for another one."""
-    forks = Parents()
-    order = {"folder": str(tmp_path), "script": "none.py", "arguments": [], "module": False, "ranks": {}}
-    (tmp_path / "order.json").write_text(json.dumps(order))
+    servers = ForkServers()
     (tmp_path / "other").mkdir()
 
     def start(directory, **more):
         environment = injected({**os.environ, **more}, str(tmp_path), "raise")
-        parent = forks.start(str(tmp_path / "order.json"), environment, str(directory), str(tmp_path / "log"))
-        assert until(lambda: parent.poll() is not None) and parent.poll() == 0, (tmp_path / "log").read_text()
+        server = servers.server(environment, str(directory))
+        server.ready.result(WITHIN_S)
+        return server
 
     try:
         for directory in (tmp_path, tmp_path / "other"):
-            start(directory, PYTHONPATH=f"/opt/mine{os.pathsep}src")
-        assert {source._process.args[0] for source in forks._sources.values()} == {sys.executable}
-        assert [place for place, _ in forks._sources] == [str(tmp_path), str(tmp_path / "other")]
+            assert start(directory, PYTHONPATH=f"/opt/mine{os.pathsep}src").process.args[0] == sys.executable
+        assert [place for place, _ in servers._servers] == [str(tmp_path), str(tmp_path / "other")]
         for directory in (tmp_path, tmp_path / "other"):
             start(directory, PYTHONPATH="/opt/mine")
-        assert [place for place, _ in forks._sources] == [str(tmp_path / "other"), "/"]
+        assert [place for place, _ in servers._servers] == [str(tmp_path / "other"), "/"]
     finally:
-        forks.close()
+        servers.close()
+
+
+@pytest.mark.world
+@pytest.mark.full
+@pytest.mark.parametrize("program", ["starts a thread", "cannot import torch"])
+def test_where_nothing_can_be_forked(folder, monkeypatch, capsys, program):
+    """Ranks start in new interpreters; where they could not start there either, their output says why."""
+    (folder / "site").mkdir()
+    line = (
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+        if program == "starts a thread"
+        else "sys.modules['torch._C'] = None"
+    )
+    (folder / "site" / "sitecustomize.py").write_text(
+        f"import sys, threading, time\nif 'forks' in sys.argv:\n    {line}\n"
+    )
+    path = [str(folder / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    plan = devices.plan(2, "gloo")
+    with PlainRun(plan, Program("train.py", ("a",)), fork=True, fence="raise", patience=3.0, stream=None) as job:
+        job.run.wait(2 * WITHIN_S)
+        output, outcome = job.run.log(0), job.run.outcome
+        statuses = [job.processes.exit_status(rank) for rank in (0, 1)]
+    if program == "starts a thread":
+        assert outcome == "ok", output
+        assert capsys.readouterr().err.count("warning: ranks cannot be forked: an import has started 1 thread") == 1
+        assert json.loads(Path("a.0.json").read_text())["parent"] == os.getpid()
+    else:
+        assert outcome == "crash" and statuses == [1, 1]
+        assert "the process that forks the ranks exited with status 1" in output and "Error" in output
