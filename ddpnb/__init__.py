@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         WorldError,
     )
     from ddpnb.explanation import Explanation, explain
-    from ddpnb.job import Job, attach, jobs
+    from ddpnb.job import FoundJob, Job, attach, jobs
     from ddpnb.launching import doctor, launch
     from ddpnb.loading import load
     from ddpnb.model.checks import Check
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from ddpnb.model.tensors import TensorFacts, ValueDifference
     from ddpnb.panels import guide, show
     from ddpnb.panels.panel import Panel
-    from ddpnb.processes.jobs.search import FoundJob
     from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.recorder.components import component
     from ddpnb.reenacting import Reenactment, export, reenact
@@ -86,7 +85,7 @@ _NAMES = {
     "ddpnb.rules.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
     "ddpnb.explanation": "Explanation explain",
-    "ddpnb.job": "Job attach jobs",
+    "ddpnb.job": "FoundJob Job attach jobs",
     "ddpnb.launching": "doctor launch",
     "ddpnb.loading": "load",
     "ddpnb.model.faults": "Fault",
@@ -101,7 +100,6 @@ _NAMES = {
     "ddpnb.panels.panel": "Panel",
     "ddpnb.model.checks": "Check",
     "ddpnb.model.curves": "Curves RankCurves",
-    "ddpnb.processes.jobs.search": "FoundJob",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",
     "ddpnb.reenacting": "Reenactment export reenact",

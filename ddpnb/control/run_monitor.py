@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from typing import Any, TextIO
 
 from ddpnb import arguments
@@ -101,6 +102,7 @@ class RunMonitor:
             self.answers,
             self._stream,
             self._stopping,
+            judge=partial(diagnose, patience=patience, end_after_patience=end_after_patience),
             patience=patience,
             leave_after_crash=leave_after_crash,
             end_after_patience=end_after_patience,

@@ -15,7 +15,6 @@ from ddpnb.model.recording import Activity, Recording
 from ddpnb.observe.observer import Observer
 from ddpnb.observe.output import Stream
 from ddpnb.processes.rank_processes import Answer, RankView
-from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import shortened
 
 _TICK_S = 0.05
@@ -37,6 +36,7 @@ class Watchdog:
         answers: to the requests that began the run.
         stream: shows the output.
         stopping: set to stop.
+        judge: the diagnosis of a Recording.
         patience: seconds that a rank may be blocked outside any collective.
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
         end_after_patience: a finding that only patience supports is an outcome too.
@@ -53,6 +53,7 @@ class Watchdog:
         stream: Stream,
         stopping: threading.Event,
         *,
+        judge: Callable[[Recording], Diagnosis],
         patience: float,
         leave_after_crash: bool,
         end_after_patience: bool,
@@ -65,6 +66,7 @@ class Watchdog:
         self._answers = answers
         self._stream = stream
         self._stopping = stopping
+        self._judge = judge
         self._patience = patience
         self._leave_after_crash = leave_after_crash
         self._end_after_patience = end_after_patience
@@ -107,7 +109,7 @@ class Watchdog:
                     if recording.host.get("silent_hosts"):  # not heard again while it was taken
                         if self._end_after_patience:
                             return recording
-                        for finding in _doubts(self._diagnosed(recording)).values():
+                        for finding in _doubts(self._judge(recording)).values():
                             self._tell(recording, finding)
                 continue
             still = self._still(activities, now)
@@ -200,13 +202,13 @@ class Watchdog:
         read at one moment.
         """
         before = self._observer.statuses()
-        first = self._diagnosed(self._observer.record())
+        first = self._judge(self._observer.record())
         self._withdraw_but(_doubts(first))
         if not (first.settled and first.errors) and not _doubts(first):
             return None
         time.sleep(_STILL_S / 2)
         recording = self._observer.record()
-        second = self._diagnosed(recording)
+        second = self._judge(recording)
         if not (second.settled and second.errors) and not _doubts(second):
             return None
         after = self._observer.statuses()
@@ -223,9 +225,6 @@ class Watchdog:
         if not self._observer.exiting().isdisjoint(_concerned(second)):
             return None  # who has started it may act on its status
         return (recording, second) if _what(first) == _what(second) else None
-
-    def _diagnosed(self, recording: Recording) -> Diagnosis:
-        return diagnose(recording, self._patience, end_after_patience=self._end_after_patience)
 
     def _tell(self, recording: Recording, finding: Finding) -> None:
         """Warn of a finding that is not proven, once."""

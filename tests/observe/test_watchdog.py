@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from ddpnb.model.blackbox import Status
 from ddpnb.model.ending import Ending
 from ddpnb.observe import watchdog as module
 from ddpnb.observe.watchdog import Watchdog
+from ddpnb.rules.diagnose import diagnose
 from tests.rules.recordings import Rank, line, record
 
 PATIENCE = 10.0
@@ -112,6 +114,7 @@ def watch(clock, ranks, answers=None, limit=60.0, of=(0, 1), **more):
     stream = SimpleNamespace(pump=lambda: None)
     ranks.told = []  # warnings, and what is withdrawn, with the moment
     terms = {
+        "judge": partial(diagnose, patience=PATIENCE, end_after_patience=more.get("end_after_patience", False)),
         "patience": PATIENCE,
         "leave_after_crash": False,
         "end_after_patience": False,

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from ddpnb.model.blackbox import BoxReader
 from ddpnb.model.events import Event
 from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.model.replicas import Model, Sample, model_of
 from ddpnb.model.samples import SampleReader
 from ddpnb.recorder import replicas, sampling
 from ddpnb.recorder.blackbox import BlackBox
@@ -53,7 +53,7 @@ class WatchedRank:
     @property
     def models(self) -> list[Model]:
         files = sorted(self.folder.glob(f"rank0-run{self.run}-model*.json"))
-        return [Model.from_json(json.loads(file.read_text())) for file in files]
+        return [model_of(json.loads(file.read_text())) for file in files]
 
     def samples(self, *kinds: str) -> list[Sample]:
         """What was written so far, of these kinds or of all."""
