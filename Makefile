@@ -35,8 +35,8 @@ TORCH_VENV ?= .venv-torch-$(VERSION)
 
 test-torch: $(TORCH_VENV)/.tested
 	@$(TORCH_VENV)/bin/python -m tests.torch_names
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider --full tests/messages/test_made.py
-	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider tests/recorder tests/reports tests/processes/test_contract.py $(ARGS)
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider --full tests/recording/messages/test_made.py
+	$(TORCH_VENV)/bin/python -m pytest -q -p no:cacheprovider tests/recorder tests/reports tests/ranks/test_contract.py $(ARGS)
 
 $(TORCH_VENV)/.tested: pyproject.toml tests/constraints.txt
 	@test -n "$(VERSION)" || { echo "ddpnb: which torch? make test-torch VERSION=2.13.0"; exit 2; }
@@ -101,7 +101,7 @@ gpu: $(VENV)/.tested
 MATRIX := .venv-matrix
 
 matrix: $(MATRIX)/.tested
-	$(MATRIX)/bin/python -m pytest -m matrix -p no:cacheprovider tests/matrix tests/world/test_frameworks.py
+	$(MATRIX)/bin/python -m pytest -m matrix -p no:cacheprovider tests/matrix tests/scenarios/test_frameworks.py
 
 $(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints.txt
 	$(PYTHON) -m venv $(MATRIX)

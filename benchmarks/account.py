@@ -17,11 +17,11 @@ import time
 import torch
 from torch.utils.data import DataLoader
 
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.marks import Mark
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.steps import Steps
-from ddpnb.timing.account import Ledger
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.marks import Mark
+from ddpnb.recording.timing.account import Ledger
 
 ROUNDS = 201
 

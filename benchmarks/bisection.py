@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from benchmarks import ranks
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.bisection.search import Search
-from ddpnb.bisection.space import Component, Probe, RangeSpace, SetSpace
+from ddpnb.studies.bisection.search import Search
+from ddpnb.studies.bisection.space import Component, Probe, RangeSpace, SetSpace
 
 CASES, LARGEST, ROUNDS, WARM_ROUNDS = 1000, 64, 5, 7
 SCRIPT = """
@@ -135,8 +135,8 @@ def sometimes(quick: bool = False) -> Iterator[Row]:
 
 def probes(quick: bool = False) -> Iterator[Row]:
     """a probe that hangs, in fresh processes and in a World, against a whole run by torchrun that works"""
-    from ddpnb.bisection.command import Request
-    from ddpnb.control.probing import CommandProber
+    from ddpnb.studies.bisection.command import Request
+    from ddpnb.studies.bisection.probing import CommandProber
 
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     times: dict[str, list[float]] = {"torchrun, works": [], "probe, hangs": [], "probe with --fork, hangs": []}

@@ -10,11 +10,11 @@ import statistics
 import time
 from collections.abc import Callable
 
-from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.events import read
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.events import read
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.render import card
 from ddpnb.rules.diagnose import diagnose
 

@@ -86,7 +86,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 kind, warm, count, each = sys.argv[1], *map(int, sys.argv[2:])
 torch.set_num_threads(1)
 if kind == "recording":
-    from ddpnb.model.blackbox import RUN_ACTIVE
+    from ddpnb.recording.blackbox import RUN_ACTIVE
     from ddpnb.recorder.recorder import Recorder
     recorder = Recorder(os.environ["BENCH_FOLDER"], int(os.environ["RANK"]))
     recorder.replicas.remove()
@@ -152,7 +152,7 @@ WHAT = {"collective": "all_reduce of 4 floats", "by_hand": "step with 16 plain a
 
 def _once(way: str, path: str, *sizes: int) -> tuple[dict[str, list[float]], str]:
     """The figures of rank 0, and how it ended if not well."""
-    from ddpnb.processes.jobs.injection import injected
+    from ddpnb.ranks.jobs.injection import injected
 
     arguments = [path, way, *map(str, sizes)]
     base = {

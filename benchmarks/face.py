@@ -22,9 +22,9 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.widgets.timeline import Timeline
+from ddpnb.notebook.widgets.timeline import Timeline
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.recording import RankRecord, Recording
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 ROUNDS = 5

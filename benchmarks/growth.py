@@ -110,7 +110,7 @@ def exponent(points: Mapping[int, float] | dict[int, float]) -> float:
 
 def in_process(name: str, world: int, count: int) -> dict[str, Any]:
     """What the child measures: a diagnosis of a Recording, and what is shown of it."""
-    from ddpnb.model.recording import Recording
+    from ddpnb.recording.recording import Recording
     from ddpnb.render import card
     from ddpnb.rules.diagnose import diagnose
 

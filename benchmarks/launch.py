@@ -135,7 +135,7 @@ def launches(quick: bool = False) -> Iterator[Row]:
 
 def starts(quick: bool = False) -> Iterator[Row]:
     """what the recorder adds to whole processes, each pair in turn"""
-    from ddpnb.processes.jobs.injection import injected
+    from ddpnb.ranks.jobs.injection import injected
 
     for name, code in PROCESSES.items():
         pairs: list[list[float]] = []

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
+from ddpnb.render.views.merged_stacks import merge
 from ddpnb.reports.facts import Fact, Found, GroupName, Progress, Speaker, WorldSize
 from ddpnb.reports.together import recording
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.views.merged_stacks import merge
 
 RANKS, MISSING, ROUNDS = 16_384, 4711, 7
 

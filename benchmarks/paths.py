@@ -13,9 +13,9 @@ from types import CodeType
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.facts.paths.partings import ComparedPaths
-from ddpnb.model.path import Code, Kind, Path, number, word
 from ddpnb.recorder.path_codes import described
+from ddpnb.recording.facts.paths.partings import ComparedPaths
+from ddpnb.recording.path import Code, Kind, Path, number, word
 
 RANKS, DECISIONS, IN_A_STEP, ROUNDS = 16, 100_000, 40, 3
 SOURCE = """

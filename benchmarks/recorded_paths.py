@@ -26,7 +26,7 @@ import json, os, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-from ddpnb.model.blackbox import RUN_ACTIVE
+from ddpnb.recording.blackbox import RUN_ACTIVE
 from ddpnb.recorder.recorder import Recorder
 target_us, layers, turns, steps = map(int, sys.argv[1:])
 width, batch, items, more = 32, 16, 16, 0

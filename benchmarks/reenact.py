@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import ddpnb
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from tests.reenactment import programs
+from tests.studies.reenactment import programs
 
 ROUNDS, RANKS, WANTED_S = 3, 4, 5.0
 CASES = {

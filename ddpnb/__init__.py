@@ -8,24 +8,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.model import writers
+from ddpnb.recording import writers
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import Search, SearchResult, Step, Trial
-    from ddpnb.bisection.space import Probe
-    from ddpnb.bisections import bisect
-    from ddpnb.comparing import RunComparison, compare_runs
-    from ddpnb.control.bisecting import Bisection
-    from ddpnb.control.breakpoints import Holding
-    from ddpnb.control.comparison import Comparison, TensorDifference
-    from ddpnb.control.doctor import Checkup
-    from ddpnb.control.faults import Injection
-    from ddpnb.control.release import Freed
-    from ddpnb.control.restart import Restarted
-    from ddpnb.control.results import Evaluation, Evaluations, FrameDiff, WorldStatus
-    from ddpnb.control.run import Run
-    from ddpnb.control.startup import Startup
-    from ddpnb.control.tensors import TensorByRank
     from ddpnb.errors import (
         CannotWrite,
         DdpnbError,
@@ -36,78 +21,93 @@ if TYPE_CHECKING:
         UsageError,
         WorldError,
     )
-    from ddpnb.explanation import Explanation, explain
-    from ddpnb.job import FoundJob, Job, attach, jobs
-    from ddpnb.launching import doctor, launch
-    from ddpnb.loading import load
-    from ddpnb.model.checks import Check
-    from ddpnb.model.curves import Curves, RankCurves
-    from ddpnb.model.ending import Ending
-    from ddpnb.model.faults import Fault
-    from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
-    from ddpnb.model.holds import Hold
-    from ddpnb.model.parting import Harmless, Parting, Way
-    from ddpnb.model.rank_state import RankState
-    from ddpnb.model.recording import Recording
-    from ddpnb.model.startup import StartupState, StepState
-    from ddpnb.model.tensors import TensorFacts, ValueDifference
-    from ddpnb.panels import guide, show
-    from ddpnb.panels.panel import Panel
+    from ddpnb.notebook import guide, show
+    from ddpnb.notebook.panel import Panel
     from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.recorder.components import component
-    from ddpnb.reenacting import Reenactment, export, reenact
+    from ddpnb.recording.checks import Check
+    from ddpnb.recording.curves import Curves, RankCurves
+    from ddpnb.recording.ending import Ending
+    from ddpnb.recording.faults import Fault
+    from ddpnb.recording.findings import Diagnosis, Finding, FindingType, Hint
+    from ddpnb.recording.holds import Hold
+    from ddpnb.recording.parting import Harmless, Parting, Way
+    from ddpnb.recording.rank_state import RankState
+    from ddpnb.recording.recording import Recording
+    from ddpnb.recording.startup import StartupState, StepState
+    from ddpnb.recording.tensors import TensorFacts, ValueDifference
     from ddpnb.render.account import TimeAccount
+    from ddpnb.render.explanation import Explanation, explain
     from ddpnb.render.parting import Partings, partings
     from ddpnb.render.source_lines import SourceLines, lines
+    from ddpnb.render.views.status import RankStatus
     from ddpnb.rules.diagnose import diagnose
-    from ddpnb.views.status import RankStatus
-    from ddpnb.world import World
+    from ddpnb.studies.bisection.bisect import bisect
+    from ddpnb.studies.bisection.bisecting import Bisection
+    from ddpnb.studies.bisection.search import Search, SearchResult, Step, Trial
+    from ddpnb.studies.bisection.space import Probe
+    from ddpnb.studies.comparison import RunComparison, compare_runs
+    from ddpnb.studies.reenactment.reenact import Reenactment, export, reenact
+    from ddpnb.world.breakpoints import Holding
+    from ddpnb.world.comparison import Comparison, TensorDifference
+    from ddpnb.world.doctor import Checkup
+    from ddpnb.world.faults import Injection
+    from ddpnb.world.job import FoundJob, Job, attach, jobs
+    from ddpnb.world.launching import doctor, launch
+    from ddpnb.world.loading import load
+    from ddpnb.world.release import Freed
+    from ddpnb.world.restart import Restarted
+    from ddpnb.world.results import Evaluation, Evaluations, FrameDiff, WorldStatus
+    from ddpnb.world.run import Run
+    from ddpnb.world.startup import Startup
+    from ddpnb.world.tensors import TensorByRank
+    from ddpnb.world.world import World
 
 __version__ = "0.1.0"
 writers.register(lambda: importlib.import_module("ddpnb.render.nouns"))
 
 _NAMES = {
-    "ddpnb.bisection.search": "Search SearchResult Step Trial",
-    "ddpnb.bisection.space": "Probe",
-    "ddpnb.bisections": "bisect",
-    "ddpnb.comparing": "RunComparison compare_runs",
-    "ddpnb.control.bisecting": "Bisection",
-    "ddpnb.control.breakpoints": "Holding",
-    "ddpnb.control.comparison": "Comparison TensorDifference",
-    "ddpnb.control.doctor": "Checkup",
-    "ddpnb.control.faults": "Injection",
-    "ddpnb.control.release": "Freed",
-    "ddpnb.control.restart": "Restarted",
-    "ddpnb.control.results": "Evaluation Evaluations FrameDiff WorldStatus",
-    "ddpnb.control.run": "Run",
-    "ddpnb.control.startup": "Startup",
-    "ddpnb.control.tensors": "TensorByRank",
+    "ddpnb.studies.bisection.search": "Search SearchResult Step Trial",
+    "ddpnb.studies.bisection.space": "Probe",
+    "ddpnb.studies.bisection.bisect": "bisect",
+    "ddpnb.studies.comparison": "RunComparison compare_runs",
+    "ddpnb.studies.bisection.bisecting": "Bisection",
+    "ddpnb.world.breakpoints": "Holding",
+    "ddpnb.world.comparison": "Comparison TensorDifference",
+    "ddpnb.world.doctor": "Checkup",
+    "ddpnb.world.faults": "Injection",
+    "ddpnb.world.release": "Freed",
+    "ddpnb.world.restart": "Restarted",
+    "ddpnb.world.results": "Evaluation Evaluations FrameDiff WorldStatus",
+    "ddpnb.world.run": "Run",
+    "ddpnb.world.startup": "Startup",
+    "ddpnb.world.tensors": "TensorByRank",
     "ddpnb.rules.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
-    "ddpnb.explanation": "Explanation explain",
-    "ddpnb.job": "FoundJob Job attach jobs",
-    "ddpnb.launching": "doctor launch",
-    "ddpnb.loading": "load",
-    "ddpnb.model.faults": "Fault",
-    "ddpnb.model.findings": "Diagnosis Finding FindingType Hint",
-    "ddpnb.model.holds": "Hold",
-    "ddpnb.model.parting": "Harmless Parting Way",
-    "ddpnb.model.rank_state": "RankState",
-    "ddpnb.model.recording": "Ending Recording",
-    "ddpnb.model.startup": "StartupState StepState",
-    "ddpnb.model.tensors": "TensorFacts ValueDifference",
-    "ddpnb.panels": "guide show",
-    "ddpnb.panels.panel": "Panel",
-    "ddpnb.model.checks": "Check",
-    "ddpnb.model.curves": "Curves RankCurves",
+    "ddpnb.render.explanation": "Explanation explain",
+    "ddpnb.world.job": "FoundJob Job attach jobs",
+    "ddpnb.world.launching": "doctor launch",
+    "ddpnb.world.loading": "load",
+    "ddpnb.recording.faults": "Fault",
+    "ddpnb.recording.findings": "Diagnosis Finding FindingType Hint",
+    "ddpnb.recording.holds": "Hold",
+    "ddpnb.recording.parting": "Harmless Parting Way",
+    "ddpnb.recording.rank_state": "RankState",
+    "ddpnb.recording.recording": "Ending Recording",
+    "ddpnb.recording.startup": "StartupState StepState",
+    "ddpnb.recording.tensors": "TensorFacts ValueDifference",
+    "ddpnb.notebook": "guide show",
+    "ddpnb.notebook.panel": "Panel",
+    "ddpnb.recording.checks": "Check",
+    "ddpnb.recording.curves": "Curves RankCurves",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",
-    "ddpnb.reenacting": "Reenactment export reenact",
+    "ddpnb.studies.reenactment.reenact": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.render.parting": "Partings partings",
     "ddpnb.render.source_lines": "SourceLines lines",
-    "ddpnb.views.status": "RankStatus",
-    "ddpnb.world": "World",
+    "ddpnb.render.views.status": "RankStatus",
+    "ddpnb.world.world": "World",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -198,7 +198,7 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """``%load_ext ddpnb`` registers the magics."""
-    importlib.import_module("ddpnb.magics").load(shell)
+    importlib.import_module("ddpnb.notebook.magics").load(shell)
 
 
 def __dir__() -> list[str]:

@@ -17,10 +17,11 @@ from playwright.sync_api import sync_playwright
 
 import ddpnb
 from ddpnb.cli import main
-from ddpnb.control import plain_run, probing
-from ddpnb.processes import forks as forks_module
-from ddpnb.processes.devices import count_gpus
-from ddpnb.processes.forks import ForkServers
+from ddpnb.ranks import forks as forks_module
+from ddpnb.ranks.devices import count_gpus
+from ddpnb.ranks.forks import ForkServers
+from ddpnb.studies.bisection import probing
+from ddpnb.world import plain_run
 from tests.forked import programs
 from tests.recordings.scenario import free
 

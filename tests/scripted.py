@@ -13,10 +13,10 @@ from contextlib import ExitStack, redirect_stderr
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
-from ddpnb.control.probing import NOTHING, CommandProber, outcome
-from ddpnb.model.calls import Site
 from ddpnb.recorder import components
+from ddpnb.recording.calls import Site
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.studies.bisection.probing import NOTHING, CommandProber, outcome
 from tests.rules.recordings import Rank, record
 
 

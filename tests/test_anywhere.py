@@ -24,15 +24,15 @@ ROOT = Path(__file__).parents[1]
 # What depends on folders, users, terminals and signals, and is cheap.
 HANDFUL = [
     "tests/test_anywhere.py",
-    "tests/test_files.py",
-    "tests/processes/test_folder.py",
+    "tests/recording/test_files.py",
+    "tests/ranks/test_folder.py",
     "tests/recorder/test_socket_channel.py",
     "tests/cli/test_lab.py",
     "tests/cli/test_run.py::test_hang",
     "tests/cli/test_run.py::test_wrong_use_as_it_is_typed",
     "tests/cli/test_command.py::test_a_rank_that_raises",
     "tests/cli/test_command.py::test_interrupted",
-    "tests/world/test_world.py::test_exceptions_come_with_the_users_frames",
+    "tests/scenarios/test_world.py::test_exceptions_come_with_the_users_frames",
 ]
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.control.release import Freed
-from ddpnb.model import phrases
+from ddpnb.recording import phrases
+from ddpnb.world.release import Freed
 from tests.language import disagreements, fixed_verbs, idiom, prose
 
 _ROOT = Path(__file__).parents[1]
@@ -23,7 +23,7 @@ _OTHERS = [
     *(_ROOT / "docs").rglob("*.md"),
     *(_ROOT / "benchmarks").rglob("*.md"),
     *(_ROOT / "ddpnb").rglob("*.md"),
-    *(path for path in (_ROOT / "ddpnb/widgets/static").glob("*") if path.suffix in (".js", ".css")),
+    *(path for path in (_ROOT / "ddpnb/notebook/widgets/static").glob("*") if path.suffix in (".js", ".css")),
 ]
 
 
@@ -51,7 +51,9 @@ def test_notebooks_and_their_outputs_are_written_in_plain_english(path):
         assert not idiom(json.dumps(cell, ensure_ascii=False))
 
 
-@pytest.mark.parametrize("folder", ["rules/catalogue", "messages", "lint", "source", "recorder/faults"])
+@pytest.mark.parametrize(
+    "folder", ["rules/catalogue", "recording/messages", "studies/scan", "recording/source", "recorder/faults"]
+)
 def test_names_are_nouns(folder):
     named = re.compile(r"(?<![\w.\"])(?:found|told|mended|struck|hotline)(?= =|: |\.| in\b)")
     for path in (_ROOT / "ddpnb" / folder).rglob("*.py"):

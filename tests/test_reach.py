@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 
 from ddpnb import pitfalls
-from ddpnb.model.faults import KINDS
+from ddpnb.recording.faults import KINDS
 from ddpnb.rules import catalogue
 
 # They need GPUs, or several of them; nothing on a CPU gives them.
 ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
 # It takes a library that is no dependency of ours: see tests/rules/causes/test_refine.py.
 FOREIGN = {"DDP702"}
-# Reached on live ranks by tests/world/test_attach_unrecorded.py and test_never_wrapped.py, tests/recorder/test_own_ranks.py,
+# Reached on live ranks by tests/scenarios/test_attach_unrecorded.py and test_never_wrapped.py, tests/recorder/test_own_ranks.py,
 # and tests/torture/test_hosts.py.
 BY_TESTS = {"DDP318", "DDP417", "DDP707", "DDP708"}
 

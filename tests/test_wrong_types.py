@@ -10,9 +10,9 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import DdpnbError
-from ddpnb.model import phrases
-from ddpnb.model.holds import Hold
-from ddpnb.views import startup_waits
+from ddpnb.recording import phrases
+from ddpnb.recording.holds import Hold
+from ddpnb.render.views import startup_waits
 
 
 class Hostile:
@@ -111,7 +111,7 @@ LAUNCH = {
 
 @pytest.mark.parametrize("name", LAUNCH)
 def test_of_launch_and_doctor(name, monkeypatch):
-    monkeypatch.setattr("ddpnb.launching.Early", None)  # nothing may be started
+    monkeypatch.setattr("ddpnb.world.launching.Early", None)  # nothing may be started
     for value in LAUNCH[name]:
         with pytest.raises(DdpnbError):
             ddpnb.launch(**{"n": 2, "quiet": True, name: value})
@@ -215,8 +215,8 @@ def _healthy():
 
 
 def test_several_ranks_are_spoken_of_as_several():
-    from ddpnb.model.ending import Ending
-    from ddpnb.model.recording import RankRecord
+    from ddpnb.recording.ending import Ending
+    from ddpnb.recording.recording import RankRecord
     from ddpnb.rules.hangs.endings import _what
 
     killed = RankRecord(1, ending=Ending("died", -9))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ddpnb.model.findings import Diagnosis
+from ddpnb.recording.findings import Diagnosis
 
 HOOK = Path(__file__).parent / "hook"
 FOLDER = "DDPNB_EXECUTED_LINES"

@@ -10,8 +10,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
-from ddpnb import __version__, interrupts
+from ddpnb import __version__
 from ddpnb.errors import DdpnbError, UsageError
+from ddpnb.recording import interrupts
 from ddpnb.texts import printable
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def ranks(arguments: argparse.Namespace) -> int:
     Raises:
         DeviceError: they do not fit the devices of this machine.
     """
-    from ddpnb.processes import devices
+    from ddpnb.ranks import devices
 
     size = arguments.nproc if arguments.nproc is not None else (devices.count_gpus() or 2)
     devices.plan(size, arguments.backend)
@@ -88,7 +89,7 @@ def claim(*paths: str | None) -> None:
     Raises:
         CannotWrite: there is no such folder, or it is read-only.
     """
-    from ddpnb.files import check_writable, remove_earlier
+    from ddpnb.recording.files import check_writable, remove_earlier
 
     given = [path for path in paths if path is not None]
     for action in (check_writable, remove_earlier):

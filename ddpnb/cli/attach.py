@@ -34,11 +34,11 @@ def run(arguments: argparse.Namespace) -> int:
     """List the jobs, or show one; returns the exit status."""
     from ddpnb.cli import claim, say
     from ddpnb.cli.run import save, show_diagnosis
-    from ddpnb.control import nccl_status, unprefixed
-    from ddpnb.job import attach, jobs
     from ddpnb.render import stacks
+    from ddpnb.render.views.merged_stacks import merge
     from ddpnb.rules.diagnose import diagnose
-    from ddpnb.views.merged_stacks import merge
+    from ddpnb.world import nccl_status, unprefixed
+    from ddpnb.world.job import attach, jobs
 
     if arguments.target is None:
         found = jobs()

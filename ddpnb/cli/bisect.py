@@ -6,14 +6,14 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from ddpnb import interrupts
 from ddpnb.cli import add_patience, add_ranks, claim, ranks, say, show
 from ddpnb.errors import UsageError
+from ddpnb.recording import interrupts
 from ddpnb.texts import shell_word
 
 if TYPE_CHECKING:
-    from ddpnb.bisection.search import Trial
-    from ddpnb.control.bisecting import Bisection
+    from ddpnb.studies.bisection.bisecting import Bisection
+    from ddpnb.studies.bisection.search import Trial
 
 COMMAND = "COMMAND"  # stands for the script where a command is given
 HELP = "find which options, values or commit make a program hang, crash or diverge"
@@ -106,8 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _continued(arguments: argparse.Namespace) -> Bisection:
     """The search of the log that is to be resumed, which keeps the options it was begun with."""
-    from ddpnb.bisections import continued
-    from ddpnb.control.bisection_log import searching
+    from ddpnb.studies.bisection.bisect import continued
+    from ddpnb.studies.bisection.log import searching
 
     if arguments.script is not None or arguments.command_line is not None:
         raise UsageError("--resume knows the command from the log.", "Leave the command out.")
@@ -129,12 +129,12 @@ def _begun(arguments: argparse.Namespace) -> Bisection:
     Raises:
         UsageError: they do not.
     """
-    from ddpnb.bisection.command import Request
-    from ddpnb.bisections import of_command
-    from ddpnb.control.bisection_log import take_log
-    from ddpnb.control.run_requests import check_script
-    from ddpnb.control.worktrees import Repository
-    from ddpnb.processes.environment import working_directory
+    from ddpnb.ranks.environment import working_directory
+    from ddpnb.studies.bisection.bisect import of_command
+    from ddpnb.studies.bisection.command import Request
+    from ddpnb.studies.bisection.log import take_log
+    from ddpnb.studies.bisection.worktrees import Repository
+    from ddpnb.world.run_requests import check_script
 
     launcher = arguments.command_line is not None
     command = tuple(arguments.command_line) if launcher else (arguments.script, *arguments.args)
@@ -168,8 +168,8 @@ def _repeat(text: str) -> int | None:
 
 
 def _search(bisection: Bisection) -> None:
-    from ddpnb.bisection.space import SetSpace
-    from ddpnb.render import bisection as render
+    from ddpnb.studies.bisection import words as render
+    from ddpnb.studies.bisection.space import SetSpace
 
     search, always = bisection.search, not bisection.search.sometimes
     if not bisection.by_hand:
@@ -211,6 +211,6 @@ def _probes(bisection: Bisection) -> str:
 
 def _write(bisection: Bisection, arguments: argparse.Namespace) -> None:
     if arguments.json is not None:
-        from ddpnb.files import write_whole
+        from ddpnb.recording.files import write_whole
 
         write_whole(arguments.json, json.dumps(bisection.to_json(), indent=1) + "\n")

@@ -10,7 +10,7 @@ from ddpnb.cli.run import add_lines
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddpnb.model.recording import Recording
+    from ddpnb.recording.recording import Recording
 
 HELP = "say why a job hung or failed, from its logs, flight-recorder dumps, stacks or a recording"
 
@@ -58,8 +58,8 @@ def _recording(arguments: argparse.Namespace) -> Recording:
     Raises:
         UsageError: neither is given, or both are.
     """
-    from ddpnb.loading import load
-    from ddpnb.observe import records
+    from ddpnb.ranks.observe import records
+    from ddpnb.world.loading import load
 
     if bool(arguments.pid) == bool(arguments.paths):
         raise UsageError(
@@ -67,7 +67,7 @@ def _recording(arguments: argparse.Namespace) -> Recording:
             "Give logs, dumps or folders, or processes with --pid.",
         )
     if arguments.pid:
-        from ddpnb.control import unprefixed
+        from ddpnb.world import unprefixed
 
         say(f"reading stacks for {arguments.patience:g} s")
         return unprefixed.read(arguments.pid, arguments.patience)

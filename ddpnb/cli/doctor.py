@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the checks; returns the exit status."""
-    from ddpnb.launching import doctor
+    from ddpnb.world.launching import doctor
 
     if not arguments.timeout > 0:
         raise UsageError(f"--timeout must be a positive number of seconds, not {arguments.timeout!r}.")

@@ -7,8 +7,8 @@ import sys
 
 from ddpnb.cli import show
 from ddpnb.errors import UsageError
-from ddpnb.explanation import Explanation, explain, of_text, read_log, unknown
 from ddpnb.render import pages
+from ddpnb.render.explanation import Explanation, explain, of_text, read_log, unknown
 from ddpnb.render.terminal import wants_colour
 from ddpnb.rules import catalogue
 

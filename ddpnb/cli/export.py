@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ddpnb.model.recording import Recording
+    from ddpnb.recording.recording import Recording
 
 HELP = "write a recording as a script that hangs as it does, a trace for Perfetto, a picture or an HTML page"
 _PICTURES = (".png", ".svg", ".pdf")
@@ -35,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Write the file; returns the exit status."""
     from ddpnb.cli import say
-    from ddpnb.model.names import one_line
+    from ddpnb.recording.names import one_line
     from ddpnb.texts import shell_word
 
     path, name = arguments.output, one_line(arguments.output)
     kind = path.lower().removesuffix(".gz")
     if kind.endswith((".json", ".html", ".htm", *_PICTURES)):
-        from ddpnb.loading import load
+        from ddpnb.world.loading import load
 
         recording = load(arguments.paths)
         if kind.endswith(".json"):
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             recording.to_html(path)
             say(f"wrote {name}. It holds local variables, output and source: read it before you send it to somebody.")
         return 0
-    from ddpnb.reenacting import export
+    from ddpnb.studies.reenactment.reenact import export
 
     size = export(arguments.paths, path, ranks=arguments.ranks, timeout=arguments.timeout)
     say(f"wrote {name}. Run it: torchrun --nproc-per-node {size} {shell_word(path)}")
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw(recording: Recording, path: str) -> None:
-    from ddpnb.files import write_whole
+    from ddpnb.recording.files import write_whole
     from ddpnb.render.figures import canvas
 
     write_whole(path, canvas.drawn(recording.plot(), canvas.kind_of(path)))

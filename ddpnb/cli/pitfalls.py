@@ -47,8 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(pitfall: Pitfall, *, fixed: bool) -> int:
-    from ddpnb.launching import launch
     from ddpnb.render import card
+    from ddpnb.world.launching import launch
 
     patience = min(pitfall.patience, 10.0)
     with launch(pitfall.ranks, patience=patience, end_after_patience=True, fence=pitfall.fence) as world:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from ddpnb.cli import say
 from ddpnb.errors import CannotWrite, UsageError
-from ddpnb.files import make_folder
+from ddpnb.recording.files import make_folder
 from ddpnb.texts import shell_word
 
 # What needs somebody who watches the ranks.
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> NoReturn:
 def _torchrun(arguments: argparse.Namespace) -> list[str]:
     """The command that starts a script here. ddpnb itself would watch its ranks."""
     from ddpnb.cli import ranks
-    from ddpnb.control.run_requests import check_script
+    from ddpnb.world.run_requests import check_script
 
     if not arguments.module:
         check_script(arguments.script)
@@ -60,7 +60,7 @@ def _torchrun(arguments: argparse.Namespace) -> list[str]:
 
 
 def _become(command: list[str], arguments: argparse.Namespace) -> NoReturn:
-    from ddpnb.processes.jobs.injection import injected
+    from ddpnb.ranks.jobs.injection import injected
 
     if shutil.which(command[0]) is None:
         raise _cannot_run(command[0], "there is no such program")

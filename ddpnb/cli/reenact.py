@@ -39,14 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Re-enact it; returns the exit status."""
     from ddpnb.cli import claim_results, show
     from ddpnb.cli.run import ran, report
-    from ddpnb.control.plain_run import PlainRun
-    from ddpnb.processes import devices
-    from ddpnb.processes.jobs.spawned import Program
-    from ddpnb.reenacting import PATIENCE_S, WAIT_S, write_script
-    from ddpnb.reenactment.agreement import compare
-    from ddpnb.reenactment.plan import root
-    from ddpnb.render import reenactment as render
+    from ddpnb.ranks import devices
+    from ddpnb.ranks.jobs.spawned import Program
     from ddpnb.render.terminal import wants_colour
+    from ddpnb.studies.reenactment import words as render
+    from ddpnb.studies.reenactment.agreement import compare
+    from ddpnb.studies.reenactment.plan import root
+    from ddpnb.studies.reenactment.reenact import PATIENCE_S, WAIT_S, write_script
+    from ddpnb.world.plain_run import PlainRun
 
     claim_results(arguments)
     with ExitStack() as stack:

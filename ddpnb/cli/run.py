@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from ddpnb import interrupts
 from ddpnb.cli import add_patience, add_ranks, add_results, claim_results, ranks, record, say, scaling
 from ddpnb.errors import CannotWrite, UsageError
-from ddpnb.files import check_folder
+from ddpnb.recording import interrupts
+from ddpnb.recording.files import check_folder
 
 if TYPE_CHECKING:
-    from ddpnb.control.command_run import CommandRun
-    from ddpnb.control.doctor import Checkup
-    from ddpnb.control.plain_run import PlainRun
-    from ddpnb.control.run import Run
-    from ddpnb.model.findings import Diagnosis
-    from ddpnb.model.recording import Recording
+    from ddpnb.recording.findings import Diagnosis
+    from ddpnb.recording.recording import Recording
+    from ddpnb.world.command_run import CommandRun
+    from ddpnb.world.doctor import Checkup
+    from ddpnb.world.plain_run import PlainRun
+    from ddpnb.world.run import Run
 
 _Job = TypeVar("_Job", bound="PlainRun | CommandRun")
 COMMAND = "COMMAND"  # stands for the script where a command is given
@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the script or the command; returns the exit status."""
     # Checked before anything starts: a wrong path should not cost seconds.
-    from ddpnb.control.run_requests import check_script, check_terms
+    from ddpnb.world.run_requests import check_script, check_terms
 
     if arguments.record or arguments.dir is not None:
         record.run(arguments)
@@ -132,7 +132,7 @@ def ran(
 
 
 def _say_what_is_not_seen() -> None:
-    from ddpnb.recorder.protocol import sees_processes
+    from ddpnb.recording.protocol import sees_processes
 
     if not sees_processes():
         say(
@@ -147,8 +147,8 @@ def of_command(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: there is no command, or options of ``ddpnb run SCRIPT`` were given.
     """
-    from ddpnb.control.command_run import CommandRun
-    from ddpnb.control.run_requests import check_terms
+    from ddpnb.world.command_run import CommandRun
+    from ddpnb.world.run_requests import check_terms
 
     if not arguments.command_line:
         raise UsageError(
@@ -182,7 +182,7 @@ def of_command(arguments: argparse.Namespace) -> int:
 
 def _nothing_checked(status: int | None) -> str:
     """What is said of a command without a process group: where it failed, its own output says why."""
-    from ddpnb.processes.exit_reasons import in_words
+    from ddpnb.ranks.exit_reasons import in_words
 
     if status:
         return f"the command {in_words(status)} before ddpnb saw a process group: see its output above. Nothing was checked."
@@ -194,7 +194,7 @@ def reported_when_interrupted(
     current: Callable[[], PlainRun | CommandRun | None], arguments: argparse.Namespace
 ) -> Iterator[None]:
     """Inside, a signal that ends the command is given to the job; what is known is printed, and the job may end by itself."""
-    from ddpnb.control.end_by_signal import EndBySignal
+    from ddpnb.world.end_by_signal import EndBySignal
 
     end = EndBySignal(current, say)
     with interrupts.passed_on(end.further):
@@ -222,9 +222,9 @@ def reported_when_interrupted(
 
 def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, *, shown: bool = True) -> PlainRun:
     """Start the script on this number of ranks."""
-    from ddpnb.control.plain_run import PlainRun
-    from ddpnb.processes import devices
-    from ddpnb.processes.jobs.spawned import Program
+    from ddpnb.ranks import devices
+    from ddpnb.ranks.jobs.spawned import Program
+    from ddpnb.world.plain_run import PlainRun
 
     plan = devices.plan(size, arguments.backend)
     for warning in plan.warnings:

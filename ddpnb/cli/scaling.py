@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ddpnb.errors import UsageError
 
 if TYPE_CHECKING:
-    from ddpnb.control.plain_run import PlainRun
-    from ddpnb.timing.scaling import Scaled
+    from ddpnb.recording.timing.scaling import Scaled
+    from ddpnb.world.plain_run import PlainRun
 
 _MOST_RANKS = 4096
 _WORST = ("ok", "divergence", "crash", "hang")  # from good to bad
@@ -51,13 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("--lines shows one run: it cannot be combined with --scaling.")
     from ddpnb.cli import claim
     from ddpnb.cli import run as cli_run
-    from ddpnb.model.account import Account
-    from ddpnb.model.findings import Outcome
-    from ddpnb.processes import devices, machine
+    from ddpnb.ranks import devices, machine
+    from ddpnb.recording.account import Account
+    from ddpnb.recording.findings import Outcome
+    from ddpnb.recording.timing.scaling import compare
     from ddpnb.render import card
     from ddpnb.render.figures.canvas import kind_of
     from ddpnb.render.scaling import scaling
-    from ddpnb.timing.scaling import compare
 
     if arguments.plot is not None:
         kind_of(arguments.plot)
@@ -97,7 +97,7 @@ def _draw(rows: Sequence[Scaled], path: str) -> None:
     """Write the curve; what goes wrong there is not the outcome of the runs."""
     from ddpnb.cli import say
     from ddpnb.errors import CannotWrite
-    from ddpnb.files import write_whole
+    from ddpnb.recording.files import write_whole
     from ddpnb.render.figures import canvas, over_time
 
     try:

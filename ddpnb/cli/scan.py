@@ -14,7 +14,7 @@ from typing import Any
 
 from ddpnb.cli import claim, show
 from ddpnb.errors import UsageError
-from ddpnb.files import write_whole
+from ddpnb.recording.files import write_whole
 
 HELP = "find collectives that some ranks may not call, by static analysis of the source"
 _LARGEST = 2 << 20  # bytes of a file
@@ -39,9 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Scan the scripts; returns the exit status."""
-    from ddpnb.lint.scan import scan
-    from ddpnb.render import scan as rendered
     from ddpnb.render.terminal import wants_colour
+    from ddpnb.studies.scan import text as rendered
+    from ddpnb.studies.scan.scan import scan
 
     if arguments.run is not None and arguments.run < 1:
         raise UsageError(f"--run needs a number of ranks, not {arguments.run}.")
@@ -61,9 +61,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _counted(result: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Run the script and count how often each rank calls each collective."""
-    from ddpnb.launching import launch
-    from ddpnb.lint.tally import joined, tally
-    from ddpnb.render import scan as rendered
+    from ddpnb.studies.scan import text as rendered
+    from ddpnb.studies.scan.tally import joined, tally
+    from ddpnb.world.launching import launch
 
     with launch(arguments.run, backend=arguments.backend) as world:
         going = world.run(arguments.scripts[0], *arguments.scripts[1:], leave_after_crash=True)

@@ -12,13 +12,13 @@ from itertools import count
 from time import process_time_ns, thread_time_ns
 from typing import Any
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import Site
-from ddpnb.model.events import Event, written
-from ddpnb.model.strings import GENERATIONS, STRING_LIMIT, string_number
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.clock import now_ns, of_launcher_ns
 from ddpnb.recorder.locks import is_mine
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events import Event, written
+from ddpnb.recording.strings import GENERATIONS, STRING_LIMIT, string_number
 
 # Every step of the training pays for a mark: what it needs is looked up once.
 _MARK, _MARKED_AT, _STEP, _STEPS_AT = layout.MARK.pack_into, layout.MARKED_AT, layout.MARK_STEP, layout.STEPS_AT

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddpnb.errors import UsageError
-from ddpnb.model.holds import NEEDS_3_12, Hold, site_fits
 from ddpnb.recorder.evaluation import names_in, sentence
 from ddpnb.recorder.parted import Parted, Partings
 from ddpnb.recorder.release import Release, raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
 from ddpnb.recorder.user_frames import place_of
+from ddpnb.recording.holds import NEEDS_3_12, Hold, site_fits
 from ddpnb.texts import shortened
 
 raises_releases(__name__)

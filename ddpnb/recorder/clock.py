@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from time import monotonic_ns  # a script may replace that of the module
 
-from ddpnb.recorder.protocol import CLOCK, HOSTS
+from ddpnb.recording.protocol import CLOCK, HOSTS
 
 
 def _ahead_ns() -> int:

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation, GraphBreak
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks, hide, place
 from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.events.runs import MOST_COMPILATIONS, Compilation, GraphBreak
 
 _FRAMES = 40  # between torch's callback and the function in which torch compiles
 _COMPILER = "torch._dynamo.convert_frame"

@@ -12,9 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.model.faults import Fault
-from ddpnb.model.holds import Hold
-from ddpnb.recorder import clock, inside, threads, unseen, verbs
+from ddpnb.recorder import clock, inside, threads, unseen
 from ddpnb.recorder.completion import completions
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
@@ -22,10 +20,13 @@ from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate, sentence
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.main_wait import MACHINE, main_wait
-from ddpnb.recorder.protocol import REPLY, REQUEST, VALUES
 from ddpnb.recorder.replicas import Replicas
 from ddpnb.recorder.tensors import Tensors
-from ddpnb.recorder.verbs import A, Done, Request
+from ddpnb.recording import verbs
+from ddpnb.recording.faults import Fault
+from ddpnb.recording.holds import Hold
+from ddpnb.recording.protocol import REPLY, REQUEST, VALUES
+from ddpnb.recording.verbs import A, Done, Request
 
 
 class _OwnStreams:

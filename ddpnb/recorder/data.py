@@ -28,12 +28,12 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from ddpnb.model.events.data import DataLoop, JoinEntered, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
 from ddpnb.recorder import dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.dataset_fingerprint import own_attributes
 from ddpnb.recorder.hooks import Hooks, place
 from ddpnb.recorder.inputs import describe, structure
+from ddpnb.recording.events.data import DataLoop, JoinEntered, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
 
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader
 PASSES, PASSES_EACH = 32, 8  # of samplers, likewise

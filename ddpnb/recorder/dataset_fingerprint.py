@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import ConcatDataset, StackDataset, Subset, TensorDataset
 
-from ddpnb.model.events.data import DatasetSeen, Rows
+from ddpnb.recording.events.data import DatasetSeen, Rows
 
 MAX_ROWS = 8_000  # that are hashed
 SKETCH = 48

@@ -27,8 +27,8 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.samples import first_of, units_of
 from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recording.samples import first_of, units_of
 
 np: Any = None
 try:

@@ -24,9 +24,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.files import private, write_private
 from ddpnb.recorder.process_state import flush
-from ddpnb.recorder.protocol import displays_of
+from ddpnb.recording.files import private, write_private
+from ddpnb.recording.protocol import displays_of
 
 MAX_BYTES = 16 << 20  # of the file; what is displayed at a time takes half of it at most
 MAX_DISPLAYS = 256  # of a cell on one rank

@@ -25,12 +25,6 @@ import torch
 from torch._C._distributed_c10d import ProcessGroup, Work
 
 from ddpnb.errors import CollectiveMismatch
-from ddpnb.files import write_private
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState, Signature
-from ddpnb.model.events import written
-from ddpnb.model.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, RanksPart
-from ddpnb.model.events.startup import UsedAfterFork
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.callers import reduction_of
@@ -47,6 +41,12 @@ from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
 from ddpnb.recorder.user_frames import calling_frame_from, is_user_file, library_of, user_path
 from ddpnb.recorder.waits import asked, watched
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import CallState, Signature
+from ddpnb.recording.events import written
+from ddpnb.recording.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, RanksPart
+from ddpnb.recording.events.startup import UsedAfterFork
+from ddpnb.recording.files import write_private
 
 raises_releases(__name__)
 

@@ -19,12 +19,12 @@ from contextlib import suppress
 from types import FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn
 
-from ddpnb.descriptors import out_of_the_way
-from ddpnb.files import private, write_private
-from ddpnb.model import status_file
 from ddpnb.recorder import exit_codes
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.status_page import StatusPage
+from ddpnb.recording import status_file
+from ddpnb.recording.descriptors import out_of_the_way
+from ddpnb.recording.files import private, write_private
 
 _TICK_S = 0.02
 _KNOWN_S = 1.0  # for a launcher on another host to learn how this process ends

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import Caller, ExceptionHandled, ThreadFailed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_user_frame
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.runs import Caller, ExceptionHandled, ThreadFailed
 
 _MOST = 64  # in a run
 _LINES = 2  # of each

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import torch.distributed as dist
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Call, Signature, listed
-from ddpnb.model.shared import FileBytes
 from ddpnb.recorder import shared_files
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import Call, Signature, listed
+from ddpnb.recording.shared import FileBytes
 
 if TYPE_CHECKING:
     from ddpnb.recorder.groups import KnownGroup

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.recorder.protocol import NAMESPACE
+from ddpnb.recording.protocol import NAMESPACE
 
 _MISSING = object()
 

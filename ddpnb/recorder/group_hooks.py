@@ -20,14 +20,14 @@ from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup
 from torch.distributed import c10d_logger
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
 from ddpnb.recorder.callers import NUMBERS, functional_of, operator_of, reduction_of, summed_by_torch, together
 from ddpnb.recorder.hooks import hide
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
 from ddpnb.recorder.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Reader
 from ddpnb.recorder.user_frames import frames_of
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import CallState
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door, Entry

@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import Group
-from ddpnb.model.events.runs import FenceOff
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.fence import Announcements, Places, board_path
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import Group
+from ddpnb.recording.events.runs import FenceOff
 
 _UNHURRIED = timedelta(days=7)
 _MESHES, _AXES, _AXIS = 16, 8, 40  # that are kept, axes of each, characters of a name

@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable
 from time import monotonic, process_time_ns, sleep  # a script may replace those of the module
 
-from ddpnb.files import write_private
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns, of_launcher
 from ddpnb.recorder.encoding import encodable
-from ddpnb.recorder.verbs import Done, Looked, Snapshot
+from ddpnb.recording.files import write_private
+from ddpnb.recording.verbs import Done, Looked, Snapshot
 
 BEAT_S = 2.0
 FIRST_S = 10.0  # without progress, after which the stacks are written; then after twice that time, and so on

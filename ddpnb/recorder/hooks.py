@@ -19,16 +19,16 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.events import Event
-from ddpnb.model.events.base import Attempt
-from ddpnb.model.events.runs import DoorDetached, FunctionNotFound, HooksDetached
 from ddpnb.recorder.bindings import rebind
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.patched import full_name
 from ddpnb.recorder.signal_handlers import raise_if_of_handler
 from ddpnb.recorder.user_frames import STEPPED_OVER, calling_frame
+from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.events import Event
+from ddpnb.recording.events.base import Attempt
+from ddpnb.recording.events.runs import DoorDetached, FunctionNotFound, HooksDetached
 
 E = TypeVar("E", bound=Event)
 A = TypeVar("A", bound=Attempt)
@@ -313,7 +313,7 @@ def hide(function: Any, *, below: bool = False) -> Any:
 def _hide_own_code() -> None:
     """Exclude what the hooks call from torch.compile too: it looks at every function that runs where it is on."""
     for name, module in list(sys.modules.items()):
-        if not name.startswith(("ddpnb.recorder.", "ddpnb.model.")) or name in _HIDDEN:
+        if not name.startswith(("ddpnb.recorder.", "ddpnb.recording.")) or name in _HIDDEN:
             continue
         _HIDDEN.add(name)
         for owner in (module, *(kind for kind in vars(module).values() if isinstance(kind, type))):

@@ -10,10 +10,10 @@ from itertools import islice
 from time import monotonic, sleep  # a script may replace those of the module
 from typing import Any
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import CallState
 
 _COMPLETED, _FAILED, _DROPPED = int(CallState.COMPLETED), int(CallState.FAILED), int(CallState.DROPPED)
 _STATE_AT, _DONE_AT, _PROGRESS_AT = layout.CALL_STATE_AT, layout.CALL_DONE_AT, layout.PROGRESS_AT

@@ -15,11 +15,11 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.names import one_line
-from ddpnb.model.stacks import NOT_SHOWN
 from ddpnb.recorder.locals import LOOK_S, is_hidden, variables
 from ddpnb.recorder.user_frames import frames_of, is_user_file
 from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer
+from ddpnb.recording.names import one_line
+from ddpnb.recording.stacks import NOT_SHOWN
 
 MAX_INSIDE = 64  # that are shown of one value
 _LOOKED_AT = 4096  # in which the next step of a path is searched

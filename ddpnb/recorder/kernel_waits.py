@@ -6,7 +6,7 @@ import os
 import signal
 from itertools import islice
 
-from ddpnb.recorder.protocol import RELEASE_SIGNAL
+from ddpnb.recording.protocol import RELEASE_SIGNAL
 
 _SYSCALLS = {
     "x86_64": {

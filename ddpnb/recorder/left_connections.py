@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from ddpnb.descriptors import as_socket
-from ddpnb.recorder.protocol import KEEPER, within
+from ddpnb.recording.descriptors import as_socket
+from ddpnb.recording.protocol import KEEPER, within
 
 AT_ONCE = 250  # descriptors in one message; the kernel takes 253
 _SEND_S = 0.5

@@ -9,9 +9,9 @@ from itertools import islice
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from ddpnb.model.names import one_line
-from ddpnb.model.stacks import MAX_LOCALS, NOT_SHOWN
 from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer, named
+from ddpnb.recording.names import one_line
+from ddpnb.recording.stacks import MAX_LOCALS, NOT_SHOWN
 
 FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
 _NAMES = 4096  # variables of a frame that are described

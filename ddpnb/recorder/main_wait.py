@@ -12,10 +12,10 @@ import threading
 import time
 from dataclasses import dataclass
 
-from ddpnb.descriptors import as_socket
 from ddpnb.recorder.kernel_waits import holders_of, lock_holders, system_call, words
 from ddpnb.recorder.polled_locks import polled_lock
 from ddpnb.recorder.store_waits import awaited
+from ddpnb.recording.descriptors import as_socket
 
 
 def _machine() -> str:

@@ -14,8 +14,8 @@ import torch.distributed as dist
 
 from ddpnb.recorder.groups import implementation
 from ddpnb.recorder.phases import versions
-from ddpnb.recorder.protocol import DEVICE
 from ddpnb.recorder.torch_names import TESTED, lost, version
+from ddpnb.recording.protocol import DEVICE
 
 SIZES = (4 << 10, 1 << 20, 64 << 20)  # bytes of an all-reduce
 _SMALLER = 4  # by which a size is divided that would take too long

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.optim import Optimizer, lr_scheduler
 
-from ddpnb.model.events.models import OptimizerMade, OptimizerSeen, ScalerMade, SchedulerMade, SchedulerStepped
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.user_frames import calling_frame
+from ddpnb.recording.events.models import OptimizerMade, OptimizerSeen, ScalerMade, SchedulerMade, SchedulerStepped
 
 _GROUPS = 8
 _EVENTS = 32  # of each kind in a run: a script may make optimizers in a loop

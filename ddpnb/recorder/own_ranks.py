@@ -15,10 +15,10 @@ from typing import Any
 import torch.distributed as dist
 from torch.multiprocessing.spawn import start_processes
 
-from ddpnb.model.events.startup import RanksStarted
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recording.events.startup import RanksStarted
 
 _LAUNCHERS = frozenset(
     {"torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "mpirun", "mpiexec"}

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from ddpnb.recorder.protocol import PARENT
+from ddpnb.recording.protocol import PARENT
 
 _PR_SET_PDEATHSIG, _PR_SET_PTRACER = 1, 0x59616D61
 

@@ -25,13 +25,13 @@ from zlib import crc32
 
 from torch.distributed.algorithms.join import Join
 
-from ddpnb.model.events.runs import Caller
 from ddpnb.recorder.evaluation import sentence
 from ddpnb.recorder.fence import PLACE, Places
 from ddpnb.recorder.hooks import hide
 from ddpnb.recorder.path_codes import EXIT, Graph, graph
 from ddpnb.recorder.signal_handlers import of_handler
 from ddpnb.recorder.user_frames import file_of, frames_of, is_user_file
+from ddpnb.recording.events.runs import Caller
 
 if TYPE_CHECKING:
     from ddpnb.recorder.blackbox import BlackBox

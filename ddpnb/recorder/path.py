@@ -25,12 +25,6 @@ from typing import Any
 
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ddpnb.model.calls import Group, Site, listed
-from ddpnb.model.events.runs import LinesNotRecorded
-from ddpnb.model.names import MAX_NAME
-from ddpnb.model.path import BITS, MOST, Kind, number
-from ddpnb.model.path_file import packed
-from ddpnb.recorder import protocol
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
@@ -43,6 +37,12 @@ from ddpnb.recorder.path_file import PathFile
 from ddpnb.recorder.phases import Phases
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.user_frames import file_of, frames_of, is_library_frame, is_user_file
+from ddpnb.recording import protocol
+from ddpnb.recording.calls import Group, Site, listed
+from ddpnb.recording.events.runs import LinesNotRecorded
+from ddpnb.recording.names import MAX_NAME
+from ddpnb.recording.path import BITS, MOST, Kind, number
+from ddpnb.recording.path_file import packed
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
 _TOOLS = (3, 4)  # the others are meant for debuggers, coverage, profilers and optimizers

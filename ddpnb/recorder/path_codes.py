@@ -14,7 +14,7 @@ from types import CodeType
 from typing import NamedTuple
 from zlib import crc32
 
-from ddpnb.model.path import MOST, Block, Branch, Code
+from ddpnb.recording.path import MOST, Block, Branch, Code
 
 EXIT = -1
 _CACHE, _EXTENDED = 0, dis.EXTENDED_ARG

@@ -7,9 +7,9 @@ import threading
 from array import array
 from typing import Any
 
-from ddpnb.model import path_file as layout
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.locks import is_mine
+from ddpnb.recording import path_file as layout
 
 
 class PathFile:

@@ -24,9 +24,18 @@ from torch.distributed import rpc
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.model.calls import Group
-from ddpnb.model.events.models import ModelWrapped
-from ddpnb.model.events.startup import (
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.door import Door
+from ddpnb.recorder.groups import implementation
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.process_state import open_missing
+from ddpnb.recorder.rebind import Orphans
+from ddpnb.recorder.release import raises_releases
+from ddpnb.recorder.rpc import start_of
+from ddpnb.recorder.steps import Steps
+from ddpnb.recording.calls import Group
+from ddpnb.recording.events.models import ModelWrapped
+from ddpnb.recording.events.startup import (
     DestroyProcessGroup,
     DeviceChosen,
     Environment,
@@ -38,17 +47,8 @@ from ddpnb.model.events.startup import (
     StoreOpened,
     ThreadsSet,
 )
-from ddpnb.model.faults import PRETENDED_VERSION
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.door import Door
-from ddpnb.recorder.groups import implementation
-from ddpnb.recorder.hooks import Hooks
-from ddpnb.recorder.process_state import open_missing
-from ddpnb.recorder.protocol import BACKEND, DEVICE, ENVIRONMENT
-from ddpnb.recorder.rebind import Orphans
-from ddpnb.recorder.release import raises_releases
-from ddpnb.recorder.rpc import start_of
-from ddpnb.recorder.steps import Steps
+from ddpnb.recording.faults import PRETENDED_VERSION
+from ddpnb.recording.protocol import BACKEND, DEVICE, ENVIRONMENT
 
 raises_releases(__name__)
 

@@ -11,16 +11,17 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.files import write_private
-from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
-from ddpnb.model.events.runs import ScriptEnded
-from ddpnb.recorder import checkpoints, phases, protocol
+from ddpnb.recorder import checkpoints, phases
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.heartbeat import Heartbeat
 from ddpnb.recorder.left_connections import leave_connections
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.socket_channel import SocketChannel
+from ddpnb.recording import protocol
+from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.recording.events.runs import ScriptEnded
+from ddpnb.recording.files import write_private
 
 _LET_GO_S = 0.02
 

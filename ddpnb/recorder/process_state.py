@@ -26,10 +26,10 @@ from typing import Any
 
 import torch
 
-from ddpnb.descriptors import Descriptor, out_of_the_way
-from ddpnb.files import private
-from ddpnb.recorder.protocol import RELEASE_SIGNAL as RELEASE
 from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recording.descriptors import Descriptor, out_of_the_way
+from ddpnb.recording.files import private
+from ddpnb.recording.protocol import RELEASE_SIGNAL as RELEASE
 
 _set_num_threads = torch.set_num_threads  # without the hook that records it: the script did not do this
 _WARNINGS = list(warnings.filters)  # before IPython adds its own

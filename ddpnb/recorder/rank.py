@@ -16,10 +16,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.descriptors import Descriptor
-from ddpnb.files import write_private
-from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED
-from ddpnb.model.events.runs import ScriptEnded
 from ddpnb.recorder import (
     checkpoints,
     group_users,
@@ -29,18 +25,22 @@ from ddpnb.recorder import (
     notebook,
     process_state,
     script,
-    verbs,
 )
 from ddpnb.recorder.displays import Displays
 from ddpnb.recorder.functions import SentFunctions
 from ddpnb.recorder.hidden_modules import HiddenModules
 from ddpnb.recorder.loading import without_collection
 from ddpnb.recorder.phases import end_groups
-from ddpnb.recorder.protocol import FOLDER
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recorder.settings import Settings
 from ddpnb.recorder.startup import RankStartup
 from ddpnb.recorder.user_modules import UserModules
+from ddpnb.recording import verbs
+from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.recording.descriptors import Descriptor
+from ddpnb.recording.events.runs import ScriptEnded
+from ddpnb.recording.files import write_private
+from ddpnb.recording.protocol import FOLDER
 
 # All ranks begin a run at the same time. A client that comes before the store tries again half a second later (torch
 # 2.13): without a lead every second script waits for that.

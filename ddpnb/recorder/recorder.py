@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ddpnb.model.faults import Fault
-from ddpnb.model.holds import Hold
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.compilations import Compilations
 from ddpnb.recorder.control_channel import ControlChannel
@@ -25,6 +23,8 @@ from ddpnb.recorder.replicated import Replicated
 from ddpnb.recorder.store_waits import StoreWaits
 from ddpnb.recorder.torch_names import note
 from ddpnb.recorder.training import Training
+from ddpnb.recording.faults import Fault
+from ddpnb.recording.holds import Hold
 
 
 class Recorder:

@@ -32,11 +32,11 @@ from typing import Any
 import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
-from ddpnb.descriptors import Descriptor, as_socket
 from ddpnb.errors import Released
 from ddpnb.recorder.left_connections import connections_of_gloo
-from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.user_frames import is_own_file
+from ddpnb.recording.descriptors import Descriptor, as_socket
+from ddpnb.recording.protocol import RELEASE_SIGNAL
 
 _RETRIES_S = 60.0  # torch retries ever more rarely
 _ABORTING = "ddpnb abort"  # threads that may wait for a device

@@ -24,8 +24,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ddpnb.model.events.models import BuffersSynced, LossNotFinite, NoSyncEntered, ParametersFrozen, ParametersReplaced
-from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.bypass import Bypass
 from ddpnb.recorder.device_losses import DeviceLosses
@@ -40,6 +38,14 @@ from ddpnb.recorder.tracing import Tracing
 from ddpnb.recorder.tracked_model import Watched, living, named_tensors, tensors_of
 from ddpnb.recorder.tracked_models import Followed
 from ddpnb.recorder.user_frames import calling_frame
+from ddpnb.recording.events.models import (
+    BuffersSynced,
+    LossNotFinite,
+    NoSyncEntered,
+    ParametersFrozen,
+    ParametersReplaced,
+)
+from ddpnb.recording.replicas import UNWRAPPED
 
 _UNSTEPPED = 64  # forwards without a step of the optimizer: from then on one of as many is looked at
 _LINES = 32  # that enter no_sync

@@ -13,11 +13,11 @@ from typing import Any
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
-from ddpnb.model.events.data import ReplicatedTensor
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.inputs import beginning
 from ddpnb.recorder.torch_names import has
+from ddpnb.recording.events.data import ReplicatedTensor
 
 _FIRST, _LAST = 4, 64  # of each group: the first are recorded, and then at powers of two
 _DIMENSIONS = 8

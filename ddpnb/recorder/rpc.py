@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ddpnb.files import write_private
+from ddpnb.recording.files import write_private
 
 _NAMES = "name", "backend", "rank", "world_size", "rpc_backend_options"
 

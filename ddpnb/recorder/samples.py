@@ -8,13 +8,13 @@ from struct import pack
 from types import FrameType
 from typing import Any
 
-from ddpnb.model import samples as layout
 from ddpnb.recorder import shared_files
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.locks import is_mine
 from ddpnb.recorder.tracked_model import EndOfRun, Watched
 from ddpnb.recorder.user_frames import calling_frame, place_of
+from ddpnb.recording import samples as layout
 
 _KINDS = {kind: number for number, kind in enumerate(layout.KINDS)}
 _PAD = b"\0"

@@ -11,7 +11,7 @@ import math
 import os
 import time
 
-from ddpnb.recorder import protocol
+from ddpnb.recording import protocol
 
 SHARE, LEAST = 0.006, 0.002  # of a step's time, for looking and for letting pass; for looking at least
 PASS_S = 80e-6  # cost of a step that is not sampled

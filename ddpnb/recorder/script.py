@@ -18,7 +18,6 @@ from types import FrameType, ModuleType, TracebackType
 from typing import Any
 
 from ddpnb.errors import CollectiveMismatch, Released
-from ddpnb.model.stacks import MAX_FRAMES
 from ddpnb.recorder import exit_codes
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.displays import last_expression
@@ -27,6 +26,7 @@ from ddpnb.recorder.process_state import OwnBuiltins, flush
 from ddpnb.recorder.release import Release
 from ddpnb.recorder.user_frames import is_own_frame, is_user_frame
 from ddpnb.recorder.values import Allowance
+from ddpnb.recording.stacks import MAX_FRAMES
 
 _LONGEST_MESSAGE = 4000
 _NO_GROUP = (

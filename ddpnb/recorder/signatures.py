@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.calls import UNKNOWN_REDUCTION, Signature
-from ddpnb.model.codec import JSON
 from ddpnb.recorder.callers import REDUCE_OPS
+from ddpnb.recording.calls import UNKNOWN_REDUCTION, Signature
+from ddpnb.recording.codec import JSON
 
 
 @dataclass(frozen=True)

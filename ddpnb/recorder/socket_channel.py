@@ -24,10 +24,10 @@ from select import POLLIN, poll
 from time import monotonic, sleep  # a script may replace those of the module
 from typing import Any
 
-from ddpnb.descriptors import Descriptor, as_socket, out_of_the_way
-from ddpnb.files import write_private
 from ddpnb.recorder.encoding import encodable
-from ddpnb.recorder.protocol import KEY_SIZE, LONGEST_REQUEST, key_file, within
+from ddpnb.recording.descriptors import Descriptor, as_socket, out_of_the_way
+from ddpnb.recording.files import write_private
+from ddpnb.recording.protocol import KEY_SIZE, LONGEST_REQUEST, key_file, within
 
 _LENGTH = struct.Struct("<I")
 _READ_S = 5.0  # for a request to arrive, and for the peer to take a part of the answer

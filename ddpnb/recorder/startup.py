@@ -19,11 +19,11 @@ from torch import nn
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.model.startup import STEPS
 from ddpnb.recorder.phases import end_groups, environment, versions
 from ddpnb.recorder.process_state import set_variables
-from ddpnb.recorder.protocol import DEVICE
 from ddpnb.recorder.release import Release
+from ddpnb.recording.protocol import DEVICE
+from ddpnb.recording.startup import STEPS
 from ddpnb.texts import shortened
 
 _KNOCK_S = 0.1  # between two tries to reach the store

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from ddpnb.model import status_file as layout
 from ddpnb.recorder import shared_files
+from ddpnb.recording import status_file as layout
 
 _UNBUFFERED = 2  # _IONBF
 _BRIEF = ("how", "code", "asked", "at_ns", "exception")

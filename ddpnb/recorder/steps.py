@@ -15,10 +15,10 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.data import DataLoader, dataloader
 
-from ddpnb.model.blackbox import MARK_BACKWARD
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.hooks import Hooks, hide
+from ddpnb.recording.blackbox import MARK_BACKWARD
 
 
 class Steps(Hooks):

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch._C._distributed_c10d import FileStore, HashStore, PrefixStore, TCPStore
 
-from ddpnb.model.names import one_line
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.release import raises_releases
+from ddpnb.recording.names import one_line
 
 raises_releases(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ddpnb.model.names import one_line
-from ddpnb.model.tensors import Key, Step
 from ddpnb.recorder.tracked_model import Watched, is_user_class
+from ddpnb.recording.names import one_line
+from ddpnb.recording.tensors import Key, Step
 
 _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__
 _SLOTS = frozenset(map(id, (MemberDescriptorType, type(NamedTuple("_", [("x", int)]).x))))  # type: ignore[misc]

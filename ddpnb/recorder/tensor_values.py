@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.tensors import LOOKED_AT, PIECE
 from ddpnb.recorder.device_copies import brought, fetched
 from ddpnb.recorder.tensor_paths import NotFound, contents
 from ddpnb.recorder.values import is_readable
+from ddpnb.recording.tensors import LOOKED_AT, PIECE
 
 _OWN = frozenset(map(id, torch.Tensor.__mro__))
 _mro, _vars = type.__dict__["__mro__"].__get__, type.__dict__["__dict__"].__get__

@@ -8,9 +8,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 
-from ddpnb.model.names import one_line
-from ddpnb.model.replicas import UNWRAPPED
-from ddpnb.model.tensors import BINS, MAX_NAME, path
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.evaluation import names_in
 from ddpnb.recorder.tensor_paths import NotFound, of_model, resolve, similar, tensors_in, tensors_of
@@ -18,7 +15,10 @@ from ddpnb.recorder.tensor_values import Reading, plain
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.tracked_models import Followed
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
-from ddpnb.recorder.verbs import Done, Histogram, Piece, Pieces, Tensor
+from ddpnb.recording.names import one_line
+from ddpnb.recording.replicas import UNWRAPPED
+from ddpnb.recording.tensors import BINS, MAX_NAME, path
+from ddpnb.recording.verbs import Done, Histogram, Piece, Pieces, Tensor
 
 _OFFERED = 1000  # names
 _PIECES = 64  # whose elements are sent in one answer

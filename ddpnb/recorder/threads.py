@@ -12,12 +12,12 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
-from ddpnb.model.names import one_line
-from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS
 from ddpnb.recorder import process_state, script, unseen
 from ddpnb.recorder.locals import LOOK_S, describe_locals
 from ddpnb.recorder.user_frames import frames_of, is_user_frame
 from ddpnb.recorder.values import Allowance
+from ddpnb.recording.names import one_line
+from ddpnb.recording.stacks import MAX_FRAMES, MAX_THREADS
 
 _VARIABLES = 0.75  # share of the time of a snapshot: the rest is for the frames
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.events.runs import TorchDiffers
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recording.events.runs import TorchDiffers
 
 #: the oldest and the newest version that `make test-torch` has passed with
 TESTED = ((2, 9), (2, 15))
@@ -259,7 +259,7 @@ NAMES: tuple[TorchName, ...] = (
     TorchName("torch.utils._device", ("settings",), "a default device that a script sets is not restored"),
     TorchName(
         "torch._dynamo",
-        ("processes.fork_server",),
+        ("ranks.fork_server",),
         "the first use of the compiler is slower",
     ),
     TorchName("torch.compile()._torchdynamo_inline", ("hooks",), _COMPILER),

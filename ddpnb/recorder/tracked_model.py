@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.replicas import TensorSpec
-from ddpnb.model.samples import KINDS
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.device_copies import in_order, to_host
 from ddpnb.recorder.digests import HASH, Digester, exact
 from ddpnb.recorder.sampling import Pace, slices_of
 from ddpnb.recorder.user_frames import calling_frame, is_user_file
+from ddpnb.recording.replicas import TensorSpec
+from ddpnb.recording.samples import KINDS
 
 MAX_TENSORS = 20_000
 _IN_ORDER_S = 2.0  # for a device to do what is queued: one that hangs never does

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from ddpnb.files import private
-from ddpnb.model.events import Event
-from ddpnb.model.events.models import ModelNotDescribed
-from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.recorder.device_copies import to_host
 from ddpnb.recorder.digests import HASH
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.hooks import place
 from ddpnb.recorder.optimizers import held_by
 from ddpnb.recorder.tracked_model import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs
+from ddpnb.recording.events import Event
+from ddpnb.recording.events.models import ModelNotDescribed
+from ddpnb.recording.files import private
+from ddpnb.recording.replicas import UNWRAPPED
 
 _BESIDE = 4  # optimizers whose parameters are followed beside the first: a program may make one for each batch
 _LOOKS = 64  # steps of an optimizer in which parts of it have no gradient

@@ -19,7 +19,11 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
-from ddpnb.model.events.models import (
+from ddpnb.recorder.bindings import homes_of_manual_seed
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import Hooks
+from ddpnb.recorder.user_frames import is_torch_file, is_user_file
+from ddpnb.recording.events.models import (
     AttributeOnWrapper,
     CheckpointRead,
     CheckpointSaved,
@@ -30,11 +34,7 @@ from ddpnb.model.events.models import (
     StateLoaded,
     SyncBatchNormConverted,
 )
-from ddpnb.model.events.runs import ProcessEnds, SeedSet
-from ddpnb.recorder.bindings import homes_of_manual_seed
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import Hooks
-from ddpnb.recorder.user_frames import is_torch_file, is_user_file
+from ddpnb.recording.events.runs import ProcessEnds, SeedSet
 from ddpnb.texts import shortened
 
 _KEYS = 40

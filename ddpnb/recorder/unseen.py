@@ -19,9 +19,9 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Backend, ProcessGroup, Work
 
-from ddpnb.model.names import one_line
-from ddpnb.model.stacks import MAX_UNSEEN, UNRECORDED_WORK
 from ddpnb.recorder.user_frames import file_of, is_own_file, is_torch_file
+from ddpnb.recording.names import one_line
+from ddpnb.recording.stacks import MAX_UNSEEN, UNRECORDED_WORK
 
 _TEXT = 80
 _MAPS_S, _MAPS = 3.0, 4 << 20  # between two looks at the files, and bytes that are read

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ddpnb.model.names import one_line
+from ddpnb.recording.names import one_line
 
 MAX_TEXT = 160
 NORMS = 1 << 24  # elements of all tensors whose norms one look computes

@@ -8,13 +8,13 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
-from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.clock import now_ns
 from ddpnb.recorder.hooks import hide, place
 from ddpnb.recorder.release import raises_releases
 from ddpnb.recorder.signal_handlers import of_handler
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.events.runs import LateWait
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door

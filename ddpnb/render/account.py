@@ -7,11 +7,11 @@ from html import escape
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ddpnb.model import phrases
-from ddpnb.model.account import PARTS, Account, Parts, RankAccount, Straggler
+from ddpnb.recording import phrases
+from ddpnb.recording.account import PARTS, Account, Parts, RankAccount, Straggler
+from ddpnb.recording.timing.quantities import percent, span
 from ddpnb.render.document import Block, Cell, Drawn, Group, Inline, Items, Paragraph, Table
 from ddpnb.render.shown import Shown
-from ddpnb.timing.quantities import percent, span
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.model.calls import Site
+from ddpnb.recording.calls import Site
 from ddpnb.render import markup
 from ddpnb.render.document import (
     Block,

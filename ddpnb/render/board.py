@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from ddpnb.model import checkpoints, phrases
-from ddpnb.model.calls import NO_SITE, Call, runs
-from ddpnb.model.events.runs import Checkpoint
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Recording
+from ddpnb.recording import checkpoints, phrases
+from ddpnb.recording.calls import NO_SITE, Call, runs
+from ddpnb.recording.events.runs import Checkpoint
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Recording
 from ddpnb.render import as_text, markup
 from ddpnb.render.document import Block, Cell, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
+from ddpnb.render.views.board import Tile
 from ddpnb.texts import printable, relative
-from ddpnb.views.board import Tile
 
 _MANY = 16  # tiles from which on they are small
 _PATH = 50  # characters of a path
@@ -42,7 +42,7 @@ def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chose
 
 
 def _filters(tiles: Sequence[Tile]) -> str:
-    """Which tiles are shown: the page itself hides the others (widgets/static/filter.js)."""
+    """Which tiles are shown: the page itself hides the others (notebook/widgets/static/filter.js)."""
     counts: dict[str, int] = {}
     for one in tiles:
         counts[look_of(one).words] = counts.get(look_of(one).words, 0) + len(one.ranks)

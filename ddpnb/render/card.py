@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis, Finding
+from ddpnb.recording import phrases
+from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.render import as_html, as_markdown, as_text
 from ddpnb.render import parting as partings
 from ddpnb.render.document import Block, Drawn, Group, Icon, Items, Paragraph, Span, Title

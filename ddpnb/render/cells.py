@@ -13,7 +13,7 @@ from html import escape
 from itertools import zip_longest
 from typing import Any
 
-from ddpnb.model import phrases
+from ddpnb.recording import phrases
 from ddpnb.texts import printable
 
 MOST = 1_000_000  # characters that are shown of all blocks together: a notebook must stay usable

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ddpnb.model.checks import SECTIONS, Check, CollectiveTime
+from ddpnb.recording.checks import SECTIONS, Check, CollectiveTime
 from ddpnb.render.terminal import Paragraph, output, table
 from ddpnb.texts import printable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ddpnb.model.calls import OPERATIONS
+from ddpnb.recording.calls import OPERATIONS
 from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
 

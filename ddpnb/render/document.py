@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpnb.model.calls import Site
+from ddpnb.recording.calls import Site
 
 
 @dataclass(frozen=True, slots=True)

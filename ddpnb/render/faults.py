@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ddpnb.model.calls import OPERATIONS
-from ddpnb.model.faults import KINDS, Kind
+from ddpnb.recording.calls import OPERATIONS
+from ddpnb.recording.faults import KINDS, Kind
 from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
 from ddpnb.rules import catalogue

@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 from urllib.parse import quote
 
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.recording.calls import NO_SITE, Site
 from ddpnb.render import palette
 from ddpnb.texts import printable, relative
 
@@ -200,7 +200,7 @@ def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = (
 def place(site: Site, words: str = "", *, stop: bool = True) -> str:
     """Where in the code, as a link with the whole path on hover.
 
-    A widget opens it in the same JupyterLab, or shows the text (``widgets/static/places.js``). In a page without
+    A widget opens it in the same JupyterLab, or shows the text (``notebook/widgets/static/places.js``). In a page without
     scripts, a file below the working directory is a relative link and anything else is text.
 
     Args:

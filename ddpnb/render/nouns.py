@@ -6,14 +6,14 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ddpnb.files import write_whole
-from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.model.recording import Recording
+from ddpnb.recording.files import write_whole
+from ddpnb.recording.findings import Diagnosis, Finding
+from ddpnb.recording.recording import Recording
 from ddpnb.render import card, markup
+from ddpnb.render.views import curves
+from ddpnb.render.views.gradient_norms import gradient_norms
+from ddpnb.render.views.lanes import lanes
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.views import curves
-from ddpnb.views.gradient_norms import gradient_norms
-from ddpnb.views.lanes import lanes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

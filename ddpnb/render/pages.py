@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from ddpnb.model.findings import Finding
+from ddpnb.recording.findings import Finding
 from ddpnb.render import as_text, card, markup
 from ddpnb.render.terminal import Paragraph, columns, output
 from ddpnb.rules import catalogue

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ddpnb.errors import UsageError
-from ddpnb.facts.paths import partings as compared
-from ddpnb.model.findings import Finding
-from ddpnb.model.parting import Parting
-from ddpnb.model.recording import Recording
+from ddpnb.recording.facts.paths import partings as compared
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.parting import Parting
+from ddpnb.recording.recording import Recording
 from ddpnb.render import as_html, markup
 from ddpnb.render.document import Block, Group, Icon, Items, Paragraph, Source, Span
 from ddpnb.render.places import FileNames, files_of

@@ -20,12 +20,12 @@ from operator import itemgetter
 from typing import Any
 
 from ddpnb.errors import UsageError
-from ddpnb.files import write_parts
-from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Site
-from ddpnb.model.collectives import Direction, direction_of, message_key, root_of
-from ddpnb.model.events.runs import Checkpoint, Compilation
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording.calls import NO_SITE, Call, CallState, Group, Site
+from ddpnb.recording.collectives import Direction, direction_of, message_key, root_of
+from ddpnb.recording.events.runs import Checkpoint, Compilation
+from ddpnb.recording.files import write_parts
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import one_line
 

@@ -6,10 +6,10 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
-from ddpnb.model.parting import Parting
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.parting import Parting
 from ddpnb.render.document import Code, Inline, Place
 from ddpnb.texts import relative
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording.rank_state import RankState
 
 
 class Look(NamedTuple):

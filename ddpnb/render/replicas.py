@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.recording import phrases
+from ddpnb.recording.findings import Finding
 from ddpnb.render import markup
 
 _ROWS, _RANKS = 32, 16

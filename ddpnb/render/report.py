@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ddpnb.model import phrases
-from ddpnb.model.names import one_line
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.names import one_line
+from ddpnb.recording.recording import Recording
 from ddpnb.texts import shortened
 
 _FEW = 3  # files of one format that are named

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.timing.account import account
 from ddpnb.render import answers, controls, markup
 from ddpnb.render.answers import Answer
 from ddpnb.render.document import Table
-from ddpnb.timing.account import account
-from ddpnb.views.run_differences import Difference
+from ddpnb.render.views.run_differences import Difference
 
 _CODES = 4  # findings of a row
 _PARTS = ("compute", "waiting", "communication", "data")

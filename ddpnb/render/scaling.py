@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.model.account import PARTS
+from ddpnb.recording.account import PARTS
+from ddpnb.recording.timing.quantities import percent, span
+from ddpnb.recording.timing.scaling import Scaled
 from ddpnb.render.account import WORDS
 from ddpnb.render.terminal import table
-from ddpnb.timing.quantities import percent, span
-from ddpnb.timing.scaling import Scaled
 
 _HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in PARTS), "")
 _WHAT = (

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, UNNAMED, Site
-from ddpnb.model.parting import Harmless, Parting, PartingKind, Way
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.split import by_value
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, UNNAMED, Site
+from ddpnb.recording.parting import Harmless, Parting, PartingKind, Way
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.split import by_value
 from ddpnb.render.document import Line
 from ddpnb.texts import shortened
 

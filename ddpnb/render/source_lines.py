@@ -6,17 +6,16 @@ import dataclasses
 from collections.abc import Iterator
 from html import escape
 
-from ddpnb import arguments
 from ddpnb.errors import UsageError
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.recording import Recording
+from ddpnb.recording import arguments, phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.recording import Recording
 from ddpnb.render import markup, terminal
 from ddpnb.render.terminal import Paragraph, output
+from ddpnb.render.views.folded import Fold, folded
+from ddpnb.render.views.run_parts import WHOLE
+from ddpnb.render.views.source_lines import FILES, SourceLine, SourceView, source_view
 from ddpnb.texts import one_line, printable, shortened
-from ddpnb.views.folded import Fold, folded
-from ddpnb.views.run_parts import WHOLE
-from ddpnb.views.source_lines import FILES, SourceLine, SourceView, source_view
 
 _COLUMNS = 8  # ranks with a column of their own; of more, their number is shown
 _LINES = 40  # of a file in a terminal

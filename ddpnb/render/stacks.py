@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ddpnb.model import phrases
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
 from ddpnb.render import markup
+from ddpnb.render.views.merged_stacks import Branch, merge
 from ddpnb.texts import printable, relative
-from ddpnb.views.merged_stacks import Branch, merge
 
 _LONGEST = 200  # characters of a file's name
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them

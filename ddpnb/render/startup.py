@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.model.startup import STEPS, StartupState, StepState
+from ddpnb.recording.startup import STEPS, StartupState, StepState
 from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
 from ddpnb.render.document import Block, Paragraph, Table
-from ddpnb.views import startup_waits
+from ddpnb.render.views import startup_waits
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
 _RANKS = 16

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ddpnb.render.document import Table
 from ddpnb.render.rank_states import LOOKS
+from ddpnb.render.views.status import RankStatus
 from ddpnb.texts import one_line
-from ddpnb.views.status import RankStatus
 
 _WIDEST = 60  # characters of a value in a column
 

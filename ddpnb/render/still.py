@@ -10,20 +10,20 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from ddpnb.errors import UsageError
-from ddpnb.facts.before_the_end import while_waiting
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording.facts.before_the_end import while_waiting
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.timing.account import account
 from ddpnb.render import account as accounts
 from ddpnb.render import as_html, board, card, cells, markup, palette, source_lines, stacks, startup, variables
 from ddpnb.render.document import Items, Paragraph
 from ddpnb.render.nouns import plot
 from ddpnb.render.report import sources
 from ddpnb.render.screen import as_seen
-from ddpnb.timing.account import account
-from ddpnb.views import board as boards
-from ddpnb.views import frame_variables
-from ddpnb.views.board import Tile
-from ddpnb.views.source_lines import source_view
+from ddpnb.render.views import board as boards
+from ddpnb.render.views import frame_variables
+from ddpnb.render.views.board import Tile
+from ddpnb.render.views.source_lines import source_view
 
 _FILES = 6  # of the user, with the lines that ran
 _GAPS = 64
@@ -124,7 +124,7 @@ def _time_line(recording: Recording, diagnosis: Diagnosis | None, last: int, dpi
     if not any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
         return ""
     from ddpnb.render.figures import canvas
-    from ddpnb.views.lanes import MOST
+    from ddpnb.render.views.lanes import MOST
 
     drawn = canvas.drawn(plot(recording, diagnosis, last=last, displayed=False), dpi=dpi)
     count = len(recording.ranks)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from ddpnb.model import phrases
-from ddpnb.model.split import by_value
-from ddpnb.model.tensors import TensorFacts, ValueDifference
+from ddpnb.recording import phrases
+from ddpnb.recording.split import by_value
+from ddpnb.recording.tensors import TensorFacts, ValueDifference
 from ddpnb.render import markup
 from ddpnb.render.document import Block, Cell, Drawn, Icon, Paragraph, Span, Table
 

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ddpnb.model import phrases
+from ddpnb.recording import phrases
 from ddpnb.render import markup
 from ddpnb.render.document import Block, Cell, Drawn, Paragraph, Place, Table
-from ddpnb.views.frame_variables import SideBySide
+from ddpnb.render.views.frame_variables import SideBySide
 
 NOTHING = (
     "No rank is running your code: while ranks run, hang or are held, the variables of their functions are shown here."

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Signature
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.calls import NO_SITE, UNNAMED, Call, CallState, Signature
+from ddpnb.recording.recording import RankRecord
 from ddpnb.reports.facts import CallSeen, Progress
 from ddpnb.reports.groups import Groups
 from ddpnb.reports.operations import KNOWN, agreed, known_of

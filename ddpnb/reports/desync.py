@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpnb.model.calls import CallState, Signature
+from ddpnb.recording.calls import CallState, Signature
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Progress, Speaker, Waiting
 from ddpnb.reports.logs import Log
 from ddpnb.reports.operations import operation

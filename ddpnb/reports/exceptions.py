@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpnb.messages import tracebacks
-from ddpnb.messages.tracebacks import LoggedError
-from ddpnb.model.ending import Ending
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.messages import tracebacks
+from ddpnb.recording.messages.tracebacks import LoggedError
+from ddpnb.recording.stacks import Frame
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log
 

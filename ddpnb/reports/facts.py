@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ddpnb.model.calls import NO_SITE, UNNAMED, Call, CallState, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.stacks import Stack
+from ddpnb.recording.calls import NO_SITE, UNNAMED, Call, CallState, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.stacks import Stack
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpnb.messages.tracebacks import of_user
-from ddpnb.model.ending import Ending
-from ddpnb.model.names import given_name
-from ddpnb.model.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.messages.tracebacks import of_user
+from ddpnb.recording.names import given_name
+from ddpnb.recording.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.pyspy import facts, rank_above

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from ddpnb import arguments
 from ddpnb.errors import UsageError
+from ddpnb.recording import arguments
 
 HEAD = 64 << 10  # bytes by which a format is recognised
 MOST_FILES = 50_000

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ddpnb.errors import UsageError
-from ddpnb.model.calls import Call, CallState
-from ddpnb.model.names import given_name
-from ddpnb.model.stacks import Stack
+from ddpnb.recording.calls import Call, CallState
+from ddpnb.recording.names import given_name
+from ddpnb.recording.stacks import Stack
 from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, timeouts, windows
 from ddpnb.reports.dumps.tables import Dump, Ints
 from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize

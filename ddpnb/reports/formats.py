@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ddpnb import arguments
 from ddpnb.errors import UsageError
+from ddpnb.recording import arguments
 from ddpnb.reports import (
     debug_pages,
     desync,

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from ddpnb.model.calls import Call, Group
+from ddpnb.recording.calls import Call, Group
 from ddpnb.reports import facts as reported
 from ddpnb.reports.facts import GroupName, Speaker
 

@@ -9,9 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ddpnb.messages import tracebacks
-from ddpnb.model.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
-from ddpnb.model.names import given_name
+from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
+from ddpnb.recording.messages import tracebacks
+from ddpnb.recording.names import given_name
 from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
 

@@ -14,7 +14,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from ddpnb.model.names import UNDECODABLE, one_line
+from ddpnb.recording.names import UNDECODABLE, one_line
 from ddpnb.reports.facts import NOBODY, Speaker
 
 LONGEST_LINE = 100_000  # characters: the rest of a longer line is left out

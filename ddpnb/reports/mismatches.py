@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import islice, pairwise
 
-from ddpnb.messages import fingerprints
-from ddpnb.messages.explain import explain
-from ddpnb.model.calls import UNNAMED, CallState, Signature
+from ddpnb.recording.calls import UNNAMED, CallState, Signature
+from ddpnb.recording.messages import fingerprints
+from ddpnb.recording.messages.explain import explain
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Message, Speaker, Unknown, Waiting, WorldSize
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ddpnb.messages.explain import explain
-from ddpnb.model.calls import UNNAMED, CallState, Signature
-from ddpnb.model.names import given_name
+from ddpnb.recording.calls import UNNAMED, CallState, Signature
+from ddpnb.recording.messages.explain import explain
+from ddpnb.recording.names import given_name
 from ddpnb.reports.facts import (
     NOBODY,
     CallSeen,

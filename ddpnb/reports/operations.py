@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.model.calls import OPERATIONS, UNNAMED, Signature
+from ddpnb.recording.calls import OPERATIONS, UNNAMED, Signature
 
 _KNOWN = {name.replace("_", ""): name for name in OPERATIONS} | {
     "allgatherbase": "all_gather_into_tensor",

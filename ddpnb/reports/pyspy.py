@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, cast
 
-from ddpnb.messages.tracebacks import of_user
-from ddpnb.model.names import UNDECODABLE, given_name, one_line
-from ddpnb.model.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
+from ddpnb.recording.messages.tracebacks import of_user
+from ddpnb.recording.names import UNDECODABLE, given_name, one_line
+from ddpnb.recording.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import Fact, Identity, Speaker, StacksSeen
 from ddpnb.reports.logs import Log, last_match
 

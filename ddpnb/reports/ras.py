@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from ddpnb.model.calls import CallState, Signature
-from ddpnb.model.names import UNDECODABLE, given_name
+from ddpnb.recording.calls import CallState, Signature
+from ddpnb.recording.names import UNDECODABLE, given_name
 from ddpnb.reports.facts import (
     CallSeen,
     Fact,

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
-from ddpnb import arguments
 from ddpnb.errors import UsageError
-from ddpnb.model.recording import Recording
+from ddpnb.recording import arguments
+from ddpnb.recording.recording import Recording
 from ddpnb.reports import files, flight_recorder, formats, logs, together
 from ddpnb.reports.facts import Found
 from ddpnb.reports.files import ReportFile

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpnb.model.names import given_name
+from ddpnb.recording.names import given_name
 from ddpnb.reports.facts import CheckpointPassed, Fact, Identity, Speaker, WorldSize
 from ddpnb.reports.logs import Log
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterator
 from itertools import islice
 
-from ddpnb.model.ending import Ending
+from ddpnb.recording.ending import Ending
 from ddpnb.reports.facts import Ended, Fact, Message, Speaker
 from ddpnb.reports.logs import Log
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from typing import Literal
 
-from ddpnb.model.calls import Call, CallState
-from ddpnb.model.ending import Ending
-from ddpnb.model.events import Event, read
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.report import Report, Source
-from ddpnb.model.stacks import Stack
+from ddpnb.recording.calls import Call, CallState
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.events import Event, read
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.report import Report, Source
+from ddpnb.recording.stacks import Stack
 from ddpnb.reports import facts as reported
 from ddpnb.reports.calls import calls_of, with_agreed, with_waits
 from ddpnb.reports.facts import Speaker

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ddpnb.model.calls import CallState, Signature
+from ddpnb.recording.calls import CallState, Signature
 from ddpnb.reports import watchdog_lines
 from ddpnb.reports.facts import CallSeen, Fact, GroupName, Members, Progress, Speaker, Unknown, WorldSize
 from ddpnb.reports.groups import regular

@@ -7,10 +7,10 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpnb.messages.tracebacks import of_user
-from ddpnb.model.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
-from ddpnb.model.names import given_name
-from ddpnb.model.stacks import MAX_FRAMES, Frame, Stack
+from ddpnb.recording.calls import NO_SITE, P2P_OPS, UNNAMED, CallState, Signature, Site
+from ddpnb.recording.messages.tracebacks import of_user
+from ddpnb.recording.names import given_name
+from ddpnb.recording.stacks import MAX_FRAMES, Frame, Stack
 from ddpnb.reports.facts import NOBODY, CallSeen, Fact, GroupName, Message, Progress, Speaker, Waiting
 from ddpnb.reports.logs import Log, last_match
 from ddpnb.reports.operations import operation

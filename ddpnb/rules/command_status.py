@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from ddpnb.facts.endings import is_fence_stop
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Diagnosis, Finding
-from ddpnb.model.recording import Recording
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.facts.endings import is_fence_stop
+from ddpnb.recording.findings import Diagnosis, Finding
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED
 
 _BY_OTHERS = (-signal.SIGTERM, -signal.SIGKILL)

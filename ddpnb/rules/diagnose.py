@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb import arguments
 from ddpnb.errors import UsageError
-from ddpnb.facts.patience import PATIENCE
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import checkpoints, phrases
-from ddpnb.model.ending import UNKNOWN_SIGNAL
-from ddpnb.model.events.runs import FaultTriggered
-from ddpnb.model.findings import Diagnosis, Finding, Outcome
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.split import by_value
+from ddpnb.recording import arguments, checkpoints, phrases
+from ddpnb.recording.ending import UNKNOWN_SIGNAL
+from ddpnb.recording.events.runs import FaultTriggered
+from ddpnb.recording.facts.patience import PATIENCE
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Diagnosis, Finding, Outcome
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.split import by_value
 from ddpnb.rules import command_status, engine, reported, unproven
 from ddpnb.rules.causes import frameworks
 from ddpnb.rules.hosts import with_hosts

@@ -11,8 +11,8 @@ from pkgutil import walk_packages
 from types import ModuleType
 
 import ddpnb.rules
-from ddpnb.facts.snapshot import PARTS, Snapshot
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.recording.facts.snapshot import PARTS, Snapshot
+from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.rules.rule import ERROR, FAILURE, RULES, Draft, Rule
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import last_site
-from ddpnb.facts.tracebacks import user_line
-from ddpnb.model.calls import CallState, Site
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.calls import CallState, Site
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import last_site
+from ddpnb.recording.facts.tracebacks import user_line
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.rule import Draft, each, family, say
 from ddpnb.texts import shortened
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ddpnb.model.findings import FindingType
+from ddpnb.recording.findings import FindingType
 from ddpnb.rules import catalogue, engine
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.calls import CallState, Site
-from ddpnb.model.findings import Finding
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import CallState, Site
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding
 
 _SHOWN = 4  # places
 

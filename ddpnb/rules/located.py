@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddpnb.facts.paths.partings import Differences, differences, parting
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.findings import Finding
-from ddpnb.model.parting import Harmless, Parting
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.facts.paths.partings import Differences, differences, parting
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.parting import Harmless, Parting
+from ddpnb.recording.recording import RankRecord, Recording
 
 _MOST = 8  # ranks of a side that are compared
 _SHOWN = 2  # differences without harm

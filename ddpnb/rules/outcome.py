@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.facts.endings import is_fence_stop
-from ddpnb.facts.mismatches import expected
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.calls import CallState
-from ddpnb.model.collectives import collective_of
-from ddpnb.model.findings import Finding, Outcome
-from ddpnb.model.recording import Recording
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.collectives import collective_of
+from ddpnb.recording.facts.endings import is_fence_stop
+from ddpnb.recording.facts.mismatches import expected
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding, Outcome
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED
 
 # Of a report: what ended the ranks was a time-out.

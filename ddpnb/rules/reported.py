@@ -5,17 +5,17 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Sequence
 
-from ddpnb.facts.before_the_end import interrupted_while_waiting, stopped_by_signal
-from ddpnb.facts.children import kills_for_memory
-from ddpnb.facts.endings import is_consequence
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.messages.explain import explain, explain_text
-from ddpnb.messages.explained import Explained
-from ddpnb.model import phrases
-from ddpnb.model.calls import CallState
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.facts.before_the_end import interrupted_while_waiting, stopped_by_signal
+from ddpnb.recording.facts.children import kills_for_memory
+from ddpnb.recording.facts.endings import is_consequence
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.messages.explain import explain, explain_text
+from ddpnb.recording.messages.explained import Explained
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.causes.exits import LESS_HOST_MEMORY
 from ddpnb.rules.finding_types import type_of
 from ddpnb.rules.hangs.endings import LOOK_AT_FIRST, RANK_DEAD, RANK_RAISED

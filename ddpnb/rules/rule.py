@@ -22,17 +22,17 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any
 
-from ddpnb.facts.once import once
-from ddpnb.facts.places import Placed
-from ddpnb.facts.snapshot import Part, PerRank, Snapshot
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.stops import Stop
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call, Site
-from ddpnb.model.findings import Certainty, Finding, FindingType, Hint, Severity
-from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Sample
-from ddpnb.model.split import by_value, split
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Call, Site
+from ddpnb.recording.facts.once import once
+from ddpnb.recording.facts.places import Placed
+from ddpnb.recording.facts.snapshot import Part, PerRank, Snapshot
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.facts.stops import Stop
+from ddpnb.recording.findings import Certainty, Finding, FindingType, Hint, Severity
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.replicas import Sample
+from ddpnb.recording.split import by_value, split
 
 FEW = 8  # ranks with a line of their own
 MOST_WORDS = 20  # of a summary: it is the title of a card

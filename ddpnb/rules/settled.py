@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.facts.standings import Standing
-from ddpnb.model.calls import CallState
-from ddpnb.model.findings import Finding
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.rank_state import RankState
 
 _MISMATCH_S = 2.0
 

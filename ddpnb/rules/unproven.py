@@ -10,13 +10,13 @@ import math
 import re
 from dataclasses import replace
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import standings, with_polls
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.findings import Certainty, Diagnosis, Finding
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import standings, with_polls
+from ddpnb.recording.findings import Certainty, Diagnosis, Finding
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.hangs.blocked import may_be_unseen
 from ddpnb.rules.outcome import outcome_of
 from ddpnb.rules.rule import say, waited_for

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.lint.unwaited import Unwaited, unwaited
-from ddpnb.model import phrases
-from ddpnb.model.calls import CallState, Site
-from ddpnb.model.findings import FindingType, Hint
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import CallState, Site
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import FindingType, Hint
+from ddpnb.recording.source.branches import guards_of
+from ddpnb.recording.source.unwaited import Unwaited, unwaited
 from ddpnb.rules.rule import Draft, family, say, title
-from ddpnb.source.branches import guards_of
 
 WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
 

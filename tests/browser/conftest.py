@@ -25,7 +25,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import ElementHandle, Locator, Page, expect
 
-from ddpnb.recorder.protocol import FORK
+from ddpnb.recording.protocol import FORK
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"

@@ -12,10 +12,10 @@ pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 ODD = r"""
 from dataclasses import replace
 import ddpnb
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
 
 BAD = "<img src=x onerror='window.got=1'><script>window.got=1</script>"
 frame = Frame(BAD + ".py", 3, BAD, True, {BAD: BAD * 20000, "loss": "1"})

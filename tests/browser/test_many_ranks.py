@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from ddpnb.model.calls import Group
-from ddpnb.model.recording import Recording
+from ddpnb.recording.calls import Group
+from ddpnb.recording.recording import Recording
 from tests.browser.conftest import check_access, of, picture
 from tests.rules.recordings import FILE, Rank, line
 

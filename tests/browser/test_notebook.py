@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.full, pytest.mark.timeout(600)]
 
 SHOWN = """
 import ddpnb
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording.recording import RankRecord, Recording
 ddpnb.show(Recording(2, {0: RankRecord(0), 1: RankRecord(1)}))
 """
 

@@ -78,7 +78,7 @@ def test_cell_by_cell(lab, page, notebook):
 
 
 def re_enact(page, recording, theme):
-    """On live ranks, which are released: tests/panels/test_recorded.py does it without a browser."""
+    """On live ranks, which are released: tests/notebook/test_recorded.py does it without a browser."""
     recording.get_by_role("button", name="re-enact").click()
     result = of(page, "re-enactment")
     expect(result).to_contain_text("4 live ranks give the finding of the recording", timeout=LONG_MS)

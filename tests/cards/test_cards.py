@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.model import recording_file
-from ddpnb.model.findings import Diagnosis
+from ddpnb.recording import recording_file
+from ddpnb.recording.findings import Diagnosis
 from ddpnb.rules.finding_types import declared
 from ddpnb.rules.rule import MOST_WORDS
 from tests.cards import written

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.model.recording import Process, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.recording import Process, Recording
+from ddpnb.recording.stacks import Frame, Stack
 from tests.rules.recordings import Rank, Script, record
 
 PACKAGES = "/venv/lib/python3.12/site-packages"

@@ -8,7 +8,7 @@ import time
 
 import psutil
 
-from ddpnb.processes.jobs.search import all_jobs
+from ddpnb.ranks.jobs.search import all_jobs
 from tests.cli.commands import assert_no_own_frames
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]

@@ -16,7 +16,7 @@ import time
 import psutil
 import pytest
 
-from ddpnb import bisections
+from ddpnb.studies.bisection import bisect as bisections
 from tests.cli.commands import DDPNB, refused
 from tests.scripted import ScriptedProber
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from ddpnb import load
-from ddpnb.model.checkpoints import checkpoints, first_not_passed_by_all
+from ddpnb.recording.checkpoints import checkpoints, first_not_passed_by_all
 from tests.recorder.test_checkpoints import LINE
 
 SCRIPT = """

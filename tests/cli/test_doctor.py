@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from ddpnb.cli import main
-from ddpnb.control.doctor import examine
-from ddpnb.model.startup import STEPS
+from ddpnb.recording.startup import STEPS
+from ddpnb.world.doctor import examine
 
 pytestmark = [pytest.mark.world]
 

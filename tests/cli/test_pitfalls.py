@@ -6,7 +6,7 @@ import pytest
 
 from ddpnb import pitfalls
 from ddpnb.cli import main
-from ddpnb.recorder.protocol import FORK
+from ddpnb.recording.protocol import FORK
 
 
 def test_list(capsys):

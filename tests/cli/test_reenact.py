@@ -9,11 +9,12 @@ import subprocess
 
 import pytest
 
-from ddpnb import export, reenacting
+from ddpnb import export
+from ddpnb.studies.reenactment import reenact as reenacting
 from tests.cli.jobs import STARTS, TORCHRUN
-from tests.reenactment import programs
-from tests.reenactment.programs import recording_of
 from tests.reports import real
+from tests.studies.reenactment import programs
+from tests.studies.reenactment.programs import recording_of
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from ddpnb import diagnose, load
 from ddpnb.cli import main
 from ddpnb.cli.run import save
 from ddpnb.errors import LaunchError, WorldError
-from ddpnb.model.findings import Diagnosis
+from ddpnb.recording.findings import Diagnosis
 from tests.cli.commands import DDPNB, assert_all_ended, begin, ddpnb, family, left_by, refused
 from tests.conftest import VICTIMS
 
@@ -325,8 +325,8 @@ def test_an_earlier_verdict_does_not_pass_for_that_of_a_run_that_gave_none(comma
     monkeypatch.chdir(tmp_path)
     (tmp_path / "x.py").write_text("")
     (tmp_path / "v.json").write_text('{"outcome": "ok"}')
-    monkeypatch.setattr("ddpnb.launching.launch", launch)
-    monkeypatch.setattr("ddpnb.control.plain_run.PlainRun", launch)
+    monkeypatch.setattr("ddpnb.world.launching.launch", launch)
+    monkeypatch.setattr("ddpnb.world.plain_run.PlainRun", launch)
     assert main([command[0], "--json", "v.json", *command[1:]]) == 1
     assert not (tmp_path / "v.json").exists()
 

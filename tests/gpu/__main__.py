@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ddpnb.processes.devices import count_gpus
+from ddpnb.ranks.devices import count_gpus
 
 
 def chosen(count: int) -> tuple[str, str]:

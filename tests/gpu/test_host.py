@@ -7,10 +7,10 @@ import time
 import pytest
 import torch
 
-from ddpnb.processes import gpus
-from ddpnb.processes.devices import count_gpus, plan
-from ddpnb.processes.host import gpus as doctor
+from ddpnb.ranks import gpus
+from ddpnb.ranks.devices import count_gpus, plan
 from ddpnb.recorder import measuring, phases
+from ddpnb.world.host import gpus as doctor
 from tests.gpu import DEVICE
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]

@@ -12,8 +12,8 @@ import pytest
 
 import ddpnb
 from ddpnb.cli import main
-from ddpnb.model.startup import STEPS
-from ddpnb.processes.flight_recorders import FlightRecorder, dumps
+from ddpnb.ranks.flight_recorders import FlightRecorder, dumps
+from ddpnb.recording.startup import STEPS
 from tests.gpu import DEVICE, KIND, programs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.world, pytest.mark.timeout(300)]

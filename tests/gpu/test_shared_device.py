@@ -8,7 +8,7 @@ import pytest
 
 import ddpnb
 from ddpnb.render import board
-from ddpnb.views.board import tiles
+from ddpnb.render.views.board import tiles
 from tests.gpu import DEVICE, KIND, ONE, programs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.world, pytest.mark.timeout(300)]

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import ddpnb
-from ddpnb.processes.flight_recorders import FlightRecorder, dumps
+from ddpnb.ranks.flight_recorders import FlightRecorder, dumps
 from tests import nccl_like
 from tests.nccl_like.marks import needed
 

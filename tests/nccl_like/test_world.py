@@ -8,7 +8,7 @@ import time
 import pytest
 
 import ddpnb
-from ddpnb.model.events.startup import InitProcessGroup
+from ddpnb.recording.events.startup import InitProcessGroup
 from tests import nccl_like
 from tests.gpu import programs
 from tests.nccl_like.marks import needed

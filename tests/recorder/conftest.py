@@ -9,16 +9,16 @@ from typing import TypeVar
 import pytest
 import torch.distributed as dist
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events import Event
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.replicas import Model, Sample, model_of
-from ddpnb.model.samples import SampleReader
 from ddpnb.recorder import replicas, sampling
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.replicas import Replicas
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events import Event
+from ddpnb.recording.events.runs import HooksDetached
+from ddpnb.recording.replicas import Model, Sample, model_of
+from ddpnb.recording.samples import SampleReader
 
 E = TypeVar("E", bound=Event)
 

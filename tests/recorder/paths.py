@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpnb.model.path import KIND, MOST, A, B, C, Code, Kind, Path
+from ddpnb.recording.path import KIND, MOST, A, B, C, Code, Kind, Path
 
 
 def told(path: Path, thread: str = "MainThread") -> list[str]:

@@ -7,13 +7,13 @@ import threading
 
 import pytest
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import NO_SITE, Group, Signature
-from ddpnb.model.events.data import DataLoop, SamplerPass
-from ddpnb.model.events.startup import Environment, StoreOpened
-from ddpnb.model.strings import GENERATIONS, STRING_LIMIT
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import NO_SITE, Group, Signature
+from ddpnb.recording.events.data import DataLoop, SamplerPass
+from ddpnb.recording.events.startup import Environment, StoreOpened
+from ddpnb.recording.strings import GENERATIONS, STRING_LIMIT
 
 
 @pytest.fixture

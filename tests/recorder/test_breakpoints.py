@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from ddpnb.errors import Released
-from ddpnb.model.calls import Group
-from ddpnb.model.holds import Hold
 from ddpnb.recorder.breakpoints import AtDoor, Gate
+from ddpnb.recording.calls import Group
+from ddpnb.recording.holds import Hold
 
 WORLD = Group((0, 1), name="0", label="default_pg")
 PART = Group((0, 2), name="3")

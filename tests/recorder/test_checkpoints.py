@@ -12,10 +12,10 @@ import torch
 
 import ddpnb
 from ddpnb import checkpoint
-from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
 from ddpnb.recorder import checkpoints
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.blackbox import BoxReader
 
 LINE = re.compile(
     r"\[\d\d:\d\d:\d\d\.\d{3}\]\[\+(\d+\.\d{3})s\]\[R(.+)/(.+)\]\[LR(.+)\]\[PID (\d+)\] CHECKPOINT (\d+): (.*)\n"
@@ -62,7 +62,7 @@ def test_nothing_else_is_imported():
     script = "import sys, ddpnb; ddpnb.checkpoint('a'); print(*sys.modules)"
     loaded = set(run(script).splitlines()[1].split())
     ours = {name for name in loaded if name.startswith("ddpnb.")}
-    assert ours - {"ddpnb.model", "ddpnb.model.writers"} == {"ddpnb.recorder", "ddpnb.recorder.checkpoints"}
+    assert ours - {"ddpnb.recording", "ddpnb.recording.writers"} == {"ddpnb.recorder", "ddpnb.recorder.checkpoints"}
     assert "torch" not in loaded
 
 

@@ -11,12 +11,12 @@ import torch
 import torch._dynamo
 from torch._dynamo.utils import counters
 
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation, HooksDetached
 from ddpnb.recorder import compilations
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.compilations import Compilations
 from ddpnb.recorder.hooks import put_in_place
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.events.runs import MOST_COMPILATIONS, Compilation, HooksDetached
 
 CALLBACKS = torch._dynamo.callback.callback_handler
 

@@ -12,13 +12,14 @@ import ipykernel.kernelbase
 import pytest
 from jupyter_client.session import Session
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
-from ddpnb.recorder import control_channel, verbs
+from ddpnb.recorder import control_channel
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
 from ddpnb.recorder.evaluation import evaluate
 from ddpnb.recorder.in_flight import Flight
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording import verbs
+from ddpnb.recording.calls import CallState
 
 
 class Mute(Exception):

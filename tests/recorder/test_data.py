@@ -23,12 +23,12 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.data import DataLoop, DatasetSeen, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
-from ddpnb.model.events.runs import HooksDetached
 from ddpnb.recorder import data, dataset_fingerprint
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.data import DataLoop, DatasetSeen, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
+from ddpnb.recording.events.runs import HooksDetached
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from ddpnb.model.replicas import TensorSpec
-from ddpnb.model.samples import CHUNK_WORDS, first_of, unit_names, units_of
 from ddpnb.recorder import digests
 from ddpnb.recorder.digests import Digester, exact
+from ddpnb.recording.replicas import TensorSpec
+from ddpnb.recording.samples import CHUNK_WORDS, first_of, unit_names, units_of
 
 DTYPES = [
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64,

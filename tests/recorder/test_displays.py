@@ -12,13 +12,13 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import HTML, Image, Markdown, clear_output, display, update_display
 
-from ddpnb.control.run_output import Log
-from ddpnb.observe import displays as reading
+from ddpnb.ranks.observe import displays as reading
 from ddpnb.recorder import displays, script
 from ddpnb.recorder.notebook import hidden
 from ddpnb.recorder.process_state import like_a_prompt
 from ddpnb.recorder.release import Release
 from ddpnb.render.cells import bundles, fold
+from ddpnb.world.run_output import Log
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000"

@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import CallState
-from ddpnb.model.events.runs import LateWait
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.waits import asked, watched
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.events.runs import LateWait
 
 PREAMBLE = """
 import os, signal, sys, json, tempfile, torch, torch.distributed as dist
@@ -23,7 +23,7 @@ from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.phases import Phases
-from ddpnb.model.blackbox import BoxReader
+from ddpnb.recording.blackbox import BoxReader
 folder = tempfile.mkdtemp()
 box = BlackBox(os.path.join(folder, "rank0.box"), 0)
 door = Door(box, folder)
@@ -144,7 +144,7 @@ def test_detached_in_the_middle_no_call_is_left_in_flight(run):
 
 def test_what_a_signal_handler_raises_while_a_call_is_held_is_the_users(run):
     found, said = run("""
-        from ddpnb.model.holds import Hold
+        from ddpnb.recording.holds import Hold
         def late(*_): raise TimeoutError("mine")
         signal.signal(signal.SIGALRM, late)
         door.gate.hold(Hold())
@@ -276,7 +276,7 @@ def test_a_forked_child_does_not_write_into_the_box(run):
         os.environ["DDPNB_FOLDER"], os.environ["RANK"] = tempfile.mkdtemp(), "0"
         door.close(); phases.remove()
         own = rank.start()
-        from ddpnb.model.blackbox import BoxReader
+        from ddpnb.recording.blackbox import BoxReader
         seen = lambda: (BoxReader(own.box.memory).status, len(BoxReader(own.box.memory).calls()))
         dist.all_reduce(torch.ones(1))
         parent = seen()

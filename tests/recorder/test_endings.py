@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from ddpnb.model import status_file
-from ddpnb.observe.rank_progress import RankProgress
+from ddpnb.ranks.observe.rank_progress import RankProgress
+from ddpnb.recording import status_file
 
 _BEGIN = "import os, sys; from ddpnb.recorder.endings import Endings; e = Endings(sys.argv[1], 0); e.install()\n"
 _IN_A_CHILD = """\

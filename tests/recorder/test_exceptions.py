@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.runs import ThreadFailed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.exceptions import FailedThreads
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.runs import ThreadFailed
 
 
 @pytest.fixture

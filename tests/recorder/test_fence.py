@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 
 from ddpnb.errors import CollectiveMismatch
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Signature
 from ddpnb.recorder import groups
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.fence import ROWS, Announcements
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import Signature
 
 
 def test_all_of_its_space_is_allocated(tmp_path):

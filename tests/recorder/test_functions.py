@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from ddpnb.control.run_requests import of_function
 from ddpnb.recorder.functions import SentFunctions
+from ddpnb.world.run_requests import of_function
 
 
 class Notebook:

@@ -16,7 +16,7 @@ PREAMBLE = """
 import json, os, signal, sys, tempfile, torch, torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 from torch.testing._internal.distributed.fake_pg import FakeStore
-from ddpnb.model.blackbox import BoxReader
+from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
@@ -260,7 +260,7 @@ def test_a_group_that_is_gone_takes_its_hooks_with_it(both):
 def test_faults_have_kernels_while_they_are_armed(both):
     (hooks, _, libraries), (kernels, *_) = both("""
         start()
-        from ddpnb.model.faults import Fault
+        from ddpnb.recording.faults import Fault
         from ddpnb.recorder.faults.faults import Faults
         faults, x = Faults(box, door, 0), torch.ones(4)
         dist.all_reduce(x)

@@ -8,16 +8,16 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import Group
-from ddpnb.model.events.runs import DoorDetached
-from ddpnb.model.events.startup import MeshMade
 from ddpnb.recorder import groups
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.phases import Phases
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import Group
+from ddpnb.recording.events.runs import DoorDetached
+from ddpnb.recording.events.startup import MeshMade
 
 RANK = 3  # of four
 

@@ -15,15 +15,15 @@ import weakref
 
 import pytest
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events import Unknown
-from ddpnb.model.events.models import CheckpointSaved, ModelWrapped, RngRestored, StateLoaded
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.events.startup import StoreOpened
 from ddpnb.recorder import hooks as hooks_module
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.user_frames import is_own_file, is_user_file
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events import Unknown
+from ddpnb.recording.events.models import CheckpointSaved, ModelWrapped, RngRestored, StateLoaded
+from ddpnb.recording.events.runs import HooksDetached
+from ddpnb.recording.events.startup import StoreOpened
 
 
 @pytest.fixture

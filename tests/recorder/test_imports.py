@@ -12,8 +12,8 @@ READER = (
     "ddpnb.rules.diagnose",
     "ddpnb.render.card",
     "ddpnb.render.pages",
-    "ddpnb.model.findings",
-    "ddpnb.model.blackbox",
+    "ddpnb.recording.findings",
+    "ddpnb.recording.blackbox",
 )
 NOTEBOOK = [
     "ipyparallel",
@@ -43,10 +43,10 @@ for module in {modules!r}:
 """
 TRAINED = """
 import os, torch
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.shared import shared_file
-from ddpnb.observe.replica_samples import ReplicaSamples
-from ddpnb.recorder import verbs
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.shared import shared_file
+from ddpnb.ranks.observe.replica_samples import ReplicaSamples
+from ddpnb.recording import verbs
 from ddpnb.recorder.rank import Rank
 folder = os.getcwd()
 rank = Rank(folder, 0)

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.calls import CallState
-from ddpnb.model.events.models import RngRestored
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.in_flight import Flight
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.events.models import RngRestored
 
 
 class Work:

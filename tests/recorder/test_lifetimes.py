@@ -14,7 +14,6 @@ import torch._dynamo  # an optimizer imports it when it is made, and leaves garb
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.model.replicas import UNWRAPPED
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.functions import SentFunctions
@@ -26,6 +25,7 @@ from ddpnb.recorder.script import run
 from ddpnb.recorder.tracing import Tracing
 from ddpnb.recorder.waits import asked
 from ddpnb.recorder.waits import watched as watched_wait
+from ddpnb.recording.replicas import UNWRAPPED
 
 
 @pytest.fixture(autouse=True)

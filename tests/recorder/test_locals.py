@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from ddpnb.model.stacks import NOT_SHOWN, Frame, Stack
 from ddpnb.recorder import evaluation, threads, values
 from ddpnb.recorder.locals import describe_locals
 from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer, describe
+from ddpnb.recording.stacks import NOT_SHOWN, Frame, Stack
 
 MILLION = 1_000_000
 

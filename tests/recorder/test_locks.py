@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 import threading
 
-from ddpnb.model import blackbox as layout
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events import Unknown
-from ddpnb.model.samples import SampleReader, contents
 from ddpnb.recorder import blackbox, checkpoints, groups, samples
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.checkpoints import checkpoint
 from ddpnb.recorder.groups import Groups
 from ddpnb.recorder.samples import SampleFile
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events import Unknown
+from ddpnb.recording.samples import SampleReader, contents
 
 
 def interrupted_everywhere(work, interrupt, *modules):

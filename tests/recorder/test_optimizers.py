@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.optim import SGD, Adam, Optimizer, lr_scheduler
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.models import OptimizerMade, SchedulerMade, SchedulerStepped
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.optimizers import Optimizers, hyper_parameters
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.models import OptimizerMade, SchedulerMade, SchedulerStepped
 
 
 @pytest.fixture

@@ -12,12 +12,12 @@ import pytest
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.events.startup import RanksStarted
 from ddpnb.recorder import own_ranks
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.own_ranks import OwnRanks, joins
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.runs import HooksDetached
+from ddpnb.recording.events.startup import RanksStarted
 
 NOTHING = [sys.executable, "-c", ""]
 

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.model.holds import NEEDS_3_12
 from ddpnb.recorder.fence import PLACE, Places
+from ddpnb.recording.holds import NEEDS_3_12
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason=NEEDS_3_12)
 

@@ -12,13 +12,13 @@ import torch
 import torch.distributed.algorithms.join
 import torch.distributed.tensor
 
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import FunctionNotFound
-from ddpnb.model.recording import RankRecord
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks, put_in_place
 from ddpnb.recorder.patched import REPLACED, full_name
 from ddpnb.recorder.torch_names import NAMES, has
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.events.runs import FunctionNotFound
+from ddpnb.recording.recording import RankRecord
 
 KNOWN = {one.name for one in NAMES}
 

@@ -16,12 +16,6 @@ from contextlib import suppress
 import pytest
 import torch.distributed as dist
 
-from ddpnb.model import path_file as layout
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.path import KIND, Kind
-from ddpnb.model.path_file import PathReader
-from ddpnb.model.path_lines import executed
 from ddpnb.recorder import path as recorder_path
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
@@ -29,6 +23,12 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.path import PathRecorder
 from ddpnb.recorder.phases import Phases
+from ddpnb.recording import path_file as layout
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.events.runs import HooksDetached
+from ddpnb.recording.path import KIND, Kind
+from ddpnb.recording.path_file import PathReader
+from ddpnb.recording.path_lines import executed
 from tests.recorder.paths import told
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports branches from 3.12 on")
@@ -736,7 +736,7 @@ def test_it_is_written_while_others_read(rank):
 
 
 def str_bytes(path):
-    from ddpnb.model.shared import FileBytes
+    from ddpnb.recording.shared import FileBytes
 
     return FileBytes(str(path))
 

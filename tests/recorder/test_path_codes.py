@@ -8,8 +8,8 @@ from types import CodeType
 
 import pytest
 
-from ddpnb.model.path import Code
 from ddpnb.recorder.path_codes import described
+from ddpnb.recording.path import Code
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="no decisions are recorded in Python 3.11")
 

@@ -15,15 +15,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import ExceptionHandled, HooksDetached, LinesNotRecorded
-from ddpnb.model.path_file import PathReader
-from ddpnb.model.path_lines import executed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.data import Data
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.path import PathRecorder
 from ddpnb.recorder.phases import Phases
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.events.runs import ExceptionHandled, HooksDetached, LinesNotRecorded
+from ddpnb.recording.path_file import PathReader
+from ddpnb.recording.path_lines import executed
 
 recorded = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python reports lines from 3.12 on")
 

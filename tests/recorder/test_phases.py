@@ -11,19 +11,19 @@ import torch.distributed as dist
 from torch.distributed import rpc
 from torch.distributed.device_mesh import DeviceMesh
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.startup import InitRpc, NewGroup
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.phases import DEVICE, Phases, device
 from ddpnb.recorder.torch_names import version
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.startup import InitRpc, NewGroup
 
 SCRIPT = """
 import json, os, sys, tempfile
 import torch.distributed as dist
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.startup import StoreMade, StoreOpened
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.startup import StoreMade, StoreOpened
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
 from ddpnb.recorder.phases import Phases

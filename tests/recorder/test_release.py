@@ -11,13 +11,13 @@ import time
 import pytest
 
 from ddpnb.errors import Released
-from ddpnb.model.calls import Group
-from ddpnb.model.holds import Hold
 from ddpnb.recorder import door, phases, waits
 from ddpnb.recorder import release as module
 from ddpnb.recorder.breakpoints import AtDoor, Gate
-from ddpnb.recorder.protocol import RELEASE_SIGNAL
 from ddpnb.recorder.release import Release
+from ddpnb.recording.calls import Group
+from ddpnb.recording.holds import Hold
+from ddpnb.recording.protocol import RELEASE_SIGNAL
 from tests.nccl_like.marks import needed
 
 

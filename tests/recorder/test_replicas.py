@@ -13,13 +13,13 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.models import NoSyncEntered, ScalerMade
-from ddpnb.model.events.runs import HooksDetached
-from ddpnb.model.replicas import TensorSpec
 from ddpnb.recorder.digests import Digester, exact
 from ddpnb.recorder.hooks import put_in_place
 from ddpnb.recorder.training import Training
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.models import NoSyncEntered, ScalerMade
+from ddpnb.recording.events.runs import HooksDetached
+from ddpnb.recording.replicas import TensorSpec
 from tests.torch_names import needs
 
 pytestmark = [pytest.mark.filterwarnings("ignore:.*Grad strides"), pytest.mark.usefixtures("alone")]

@@ -12,9 +12,15 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.models import BuffersSynced, LossNotFinite, OptimizerSeen, ParametersFrozen, ParametersReplaced
-from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.models import (
+    BuffersSynced,
+    LossNotFinite,
+    OptimizerSeen,
+    ParametersFrozen,
+    ParametersReplaced,
+)
+from ddpnb.recording.replicas import UNWRAPPED
 from tests.recorder.test_replicas import BUFFERS, PARAMETERS, Net, batch, train
 
 

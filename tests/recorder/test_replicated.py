@@ -7,10 +7,10 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.events.data import ReplicatedTensor
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.replicated import Replicated
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.events.data import ReplicatedTensor
 from tests.recorder.test_replicas_models import line_of
 from tests.torch_names import needs
 

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from ddpnb.model import samples as layout
-from ddpnb.model.calls import Site
-from ddpnb.model.replicas import Model, TensorSpec
-from ddpnb.model.samples import SampleReader, contents
 from ddpnb.recorder.samples import SampleFile
+from ddpnb.recording import samples as layout
+from ddpnb.recording.calls import Site
+from ddpnb.recording.replicas import Model, TensorSpec
+from ddpnb.recording.samples import SampleReader, contents
 
 STRINGS = {
     1: {"file": "train.py", "line": 7, "function": "main"},

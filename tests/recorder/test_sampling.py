@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.samples import first_of
 from ddpnb.recorder.sampling import FIRST_S, LEAST, PASS_S, SHARE, Pace, slices_of
+from ddpnb.recording.samples import first_of
 
 
 def train(pace, step_s, look_s, steps, first=0, now=0.0, spent=FIRST_S, models=1):

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.descriptors import as_socket
-from ddpnb.processes.jobs.sockets import ask_each
-from ddpnb.recorder.protocol import KEY_SIZE, key_file
+from ddpnb.ranks.jobs.sockets import ask_each
 from ddpnb.recorder.socket_channel import SocketChannel
+from ddpnb.recording.descriptors import as_socket
+from ddpnb.recording.protocol import KEY_SIZE, key_file
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ddpnb.model.blackbox import RUN_ACTIVE, RUN_ENDED, BoxReader
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.steps import Steps
+from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED, BoxReader
 
 
 @pytest.fixture

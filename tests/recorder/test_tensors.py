@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.model.tensors import LOOKED_AT, PIECE
 from ddpnb.recorder import tensor_values, tensors
 from ddpnb.recorder.tensors import Tensors
-from ddpnb.recorder.verbs import Histogram, Pieces, Tensor
+from ddpnb.recording.tensors import LOOKED_AT, PIECE
+from ddpnb.recording.verbs import Histogram, Pieces, Tensor
 
 NOBODY = SimpleNamespace(living=list, optimizers=())
 

@@ -21,15 +21,15 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
 
 import ddpnb
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.events.runs import TorchDiffers
-from ddpnb.model.recording import RankRecord
 from ddpnb.recorder import torch_names
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.hooks import Hooks
 from ddpnb.recorder.patched import REPLACED
 from ddpnb.recorder.signatures import OPS
 from ddpnb.recorder.torch_names import NAMES, TESTED, has
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.events.runs import TorchDiffers
+from ddpnb.recording.recording import RankRecord
 
 ROOT = Path(ddpnb.__file__).parent
 #: private names of others, in modules that import torch
@@ -383,8 +383,8 @@ def train():
 plain = train()
 torch.__version__ = "3.0.0"
 del loading._BaseDataLoaderIter, torch.nn.modules.batchnorm._BatchNorm, dist.distributed_c10d._ProcessGroupWrapper
-from ddpnb.model.blackbox import RUN_ACTIVE, BoxReader
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
+from ddpnb.recording.recording import RankRecord
 from ddpnb.recorder.recorder import Recorder
 recorder = Recorder(tempfile.mkdtemp(), 0)
 recorder.begin_run(1, "raise")

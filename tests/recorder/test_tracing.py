@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpnb.model.events.runs import HooksDetached
 from ddpnb.recorder.digests import exact
 from ddpnb.recorder.tracing import Tracing
+from ddpnb.recording.events.runs import HooksDetached
 from tests.recorder.test_replicas import Net, batch, train
 
 pytestmark = pytest.mark.usefixtures("alone")

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.model.blackbox import RUN_ACTIVE
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.models import BuffersSynced, ModelNotDescribed
-from ddpnb.model.replicas import UNWRAPPED
+from ddpnb.recording.blackbox import RUN_ACTIVE
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.models import BuffersSynced, ModelNotDescribed
+from ddpnb.recording.replicas import UNWRAPPED
 
 
 @pytest.mark.usefixtures("alone")

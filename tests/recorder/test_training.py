@@ -14,10 +14,13 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpnb.model.blackbox import BoxReader
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events import Event
-from ddpnb.model.events.models import (
+from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.hooks import put_in_place
+from ddpnb.recorder.training import Training
+from ddpnb.recording.blackbox import BoxReader
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events import Event
+from ddpnb.recording.events.models import (
     AttributeOnWrapper,
     CheckpointRead,
     CheckpointSaved,
@@ -28,10 +31,7 @@ from ddpnb.model.events.models import (
     StateLoaded,
     SyncBatchNormConverted,
 )
-from ddpnb.model.events.runs import HooksDetached, ProcessEnds, SeedSet
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.hooks import put_in_place
-from ddpnb.recorder.training import Training
+from ddpnb.recording.events.runs import HooksDetached, ProcessEnds, SeedSet
 
 ORIGINALS = (
     torch.save, torch.load, torch.set_rng_state, random.setstate, nn.Module.load_state_dict,

@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 
-from ddpnb.model.stacks import MAX_UNSEEN, stacks_in, unseen_in
 from ddpnb.recorder import threads, unseen
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recording.stacks import MAX_UNSEEN, stacks_in, unseen_in
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch.fx
 
-from ddpnb.model.calls import Site
 from ddpnb.recorder import user_frames
 from ddpnb.recorder.user_frames import (
     calling_frame,
@@ -20,6 +19,7 @@ from ddpnb.recorder.user_frames import (
     is_user_frame,
     user_path,
 )
+from ddpnb.recording.calls import Site
 
 CLASS = "import dataclasses\n@dataclasses.dataclass\nclass Sample:\n    index: object\n"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ddpnb.recorder import verbs
 from ddpnb.recorder.encoding import encodable
+from ddpnb.recording import verbs
 
 ASKED = [
     verbs.Snapshot(locals=False),

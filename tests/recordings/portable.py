@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.executed import HOOK
-from ddpnb.model import path as paths
-from ddpnb.model.path import KIND, MOST, A, B, Kind, word
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.stacks import Frame
+from ddpnb.recording import path as paths
+from ddpnb.recording.path import KIND, MOST, A, B, Kind, word
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.stacks import Frame
 
 ROOT = Path(__file__).parents[2]
 _DURATIONS = frozenset({"thread_ns", "cpu_ns", "data_ns"})  # all other nanoseconds are of the monotonic clock

@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 import pytest
 
 from benchmarks.executed import Executed
-from ddpnb.control.run import Run
-from ddpnb.model import recording_file
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording import recording_file
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.world import World
+from ddpnb.world.run import Run
+from ddpnb.world.world import World
 from tests.recordings.portable import ROOT, portable, without_tracer
 from tests.recordings.text import kinds
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model import recording_file
+from ddpnb.recording import recording_file
 from ddpnb.rules.diagnose import diagnose
 from tests.recordings.portable import ROOT, portable
 from tests.recordings.scenario import FOLDER, LIVE

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 
-from ddpnb.model import recording_file
-from ddpnb.model.calls import Call
-from ddpnb.model.events import Event
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import recording_file
+from ddpnb.recording.calls import Call
+from ddpnb.recording.events import Event
+from ddpnb.recording.recording import RankRecord, Recording
 
 # Of events: what stands before them, the environment, and what counts on from run to run in one process.
 _LEFT_OUT = frozenset({"site", "state", "variables", "number", "call", "path"})

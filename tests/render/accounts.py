@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.model.account import Account, Parts, RankAccount, Straggler
-from ddpnb.model.calls import Site
+from ddpnb.recording.account import Account, Parts, RankAccount, Straggler
+from ddpnb.recording.calls import Site
 
 SITE = Site("/home/user/train.py", 57, "main")
 

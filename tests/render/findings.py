@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.findings import Diagnosis, Finding, Hint
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.findings import Diagnosis, Finding, Hint
 from ddpnb.rules.finding_types import type_of
 from tests.render import partings
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ddpnb.model.calls import Site
-from ddpnb.model.parting import Harmless, Parting, Way
+from ddpnb.recording.calls import Site
+from ddpnb.recording.parting import Harmless, Parting, Way
 
 FILE = "/home/user/train.py"
 SOURCE = """\

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ddpnb
 
-SANITIZER = (Path(ddpnb.__file__).parent / "widgets/static/sanitize.js").read_text()
+SANITIZER = (Path(ddpnb.__file__).parent / "notebook/widgets/static/sanitize.js").read_text()
 ELEMENTS, NAMES = (
     set(re.search(rf"const {name} = new Set\(([^;]+)", SANITIZER)[1].replace('"', " ").split())
     for name in ("ELEMENTS", "ATTRIBUTES")

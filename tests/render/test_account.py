@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from ddpnb.model.account import Account, Parts
-from ddpnb.model.calls import Site
+from ddpnb.recording.account import Account, Parts
+from ddpnb.recording.calls import Site
 from ddpnb.render import as_text
 from ddpnb.render.account import TimeAccount, document, headline
 from tests.render.accounts import EMPTY, HARDLY, USUAL, rank, straggler

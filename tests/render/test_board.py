@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.events import Unknown
-from ddpnb.model.events.runs import Checkpoint
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.events import Unknown
+from ddpnb.recording.events.runs import Checkpoint
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Process, RankRecord, Recording
 from ddpnb.render import board
 from ddpnb.render.rank_states import LOOKS
-from ddpnb.views.board import Tile, tiles
+from ddpnb.render.views.board import Tile, tiles
 from tests.render.reading import HOSTILE, Reading, harmless
 from tests.rules.recordings import Rank, line, record
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding, FindingType, Hint
+from ddpnb.recording.calls import Site
+from ddpnb.recording.findings import Diagnosis, Finding, FindingType, Hint
 from ddpnb.render import as_text, card
 from ddpnb.rules.finding_types import type_of
 from tests.render.findings import USUAL, hang, saying

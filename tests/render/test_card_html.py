@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding, FindingType
+from ddpnb.recording.calls import Site
+from ddpnb.recording.findings import Diagnosis, Finding, FindingType
 from ddpnb.render import card, markup
 from tests.render.findings import USUAL, hang, saying
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Diagnosis, Finding, FindingType
+from ddpnb.recording.calls import Site
+from ddpnb.recording.findings import Diagnosis, Finding, FindingType
 
 
 def finding(summary="Rank 1 never calls all_reduce.", **given):

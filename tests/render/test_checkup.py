@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.model.checks import Check, CollectiveTime
+from ddpnb.recording.checks import Check, CollectiveTime
 from ddpnb.render.checkup import summary, text, times
 
 WELL = Check("cores", "ok", "8 cores for 2 ranks", todo="not shown", details={"cores": 8.0, "names": ["a"]})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.calls import OPERATIONS
+from ddpnb.recording.calls import OPERATIONS
 from ddpnb.render import answers, controls
 from ddpnb.render.answers import Answer
 from ddpnb.render.controls import Head

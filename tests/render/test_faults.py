@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.calls import OPERATIONS
-from ddpnb.model.faults import KINDS
-from ddpnb.panels import asked
+from ddpnb.notebook import asked
+from ddpnb.recording.calls import OPERATIONS
+from ddpnb.recording.faults import KINDS
 from ddpnb.render import faults
 from tests.render.reading import HOSTILE, Reading, harmless
 

@@ -13,15 +13,15 @@ import pytest
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from ddpnb.control.comparison import Comparison, TensorDifference
 from ddpnb.errors import UsageError
-from ddpnb.model.account import Account
+from ddpnb.recording.account import Account
+from ddpnb.recording.timing.scaling import compare
 from ddpnb.render.account import TimeAccount
 from ddpnb.render.figures import canvas, over_time
 from ddpnb.render.figures.timeline import timeline
 from ddpnb.render.palette import FIGURES, INK, RANKS
-from ddpnb.timing.scaling import compare
-from ddpnb.views.lanes import Lanes, lanes
+from ddpnb.render.views.lanes import Lanes, lanes
+from ddpnb.world.comparison import Comparison, TensorDifference
 from tests.render.accounts import rank as rank_account
 from tests.rules.recordings import Rank, diagnose, line, record
 

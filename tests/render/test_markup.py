@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from ddpnb.model.calls import NO_SITE, Site
+from ddpnb.recording.calls import NO_SITE, Site
 from ddpnb.render import markup
 from tests.render.reading import HOSTILE, Reading, harmless
 

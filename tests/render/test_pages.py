@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.render import pages as render
 from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, page, pages
 from ddpnb.rules.finding_types import type_of

@@ -61,7 +61,7 @@ def test_surfaces_are_those_of_the_notebook_where_it_has_some():
 
 
 def test_a_colour_that_is_only_drawn_is_never_written():
-    from ddpnb.widgets.view import styles
+    from ddpnb.notebook.widgets.view import styles
 
     rules = re.findall(r"[{;]\s*color:\s*([^;}]+)", styles())
     assert rules and not [rule for rule in rules if "--ddpnb-busy" in rule]

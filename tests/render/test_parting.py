@@ -8,8 +8,8 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import UsageError
-from ddpnb.model.parting import Way
-from ddpnb.model.path import Kind, Path, word
+from ddpnb.recording.parting import Way
+from ddpnb.recording.path import Kind, Path, word
 from ddpnb.render import as_html, as_text, card
 from ddpnb.render.parting import Partings, document
 from tests.render.findings import USUAL, hang

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.model.calls import Call, CallState, Signature
-from ddpnb.model.marks import Mark
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.replicas import Sample
+from ddpnb.recording.calls import Call, CallState, Signature
+from ddpnb.recording.marks import Mark
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.replicas import Sample
 from ddpnb.render import perfetto
 from tests.rules.recordings import Rank, diagnose, line, record, world_group
 

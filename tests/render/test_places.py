@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding, Hint
-from ddpnb.model.phrases import undecided
+from ddpnb.recording.calls import Site
+from ddpnb.recording.findings import Finding, Hint
+from ddpnb.recording.phrases import undecided
 from ddpnb.render import as_text, card
 from ddpnb.render.places import FileNames, evidence, places
 from ddpnb.rules.finding_types import type_of

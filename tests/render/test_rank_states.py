@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording.rank_state import RankState
 from ddpnb.render.markup import icon
 from ddpnb.render.palette import COLOURS
 from ddpnb.render.rank_states import FAILED, LOOKS

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.render.replicas import replicas, since
 from tests.render.reading import HOSTILE, Reading, harmless
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.report import Report, Source
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.report import Report, Source
 from ddpnb.render.report import sources
 
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from ddpnb.model.account import Account
+from ddpnb.recording.account import Account
+from ddpnb.recording.timing.scaling import compare
 from ddpnb.render.scaling import scaling
-from ddpnb.timing.scaling import compare
 from tests.render.accounts import rank
 
 

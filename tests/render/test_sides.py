@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.parting import Harmless, Way
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.parting import Harmless, Way
 from ddpnb.render import sides as shown
 from tests.render.partings import FILE, SKIPS, SOURCE, at
 

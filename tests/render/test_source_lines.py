@@ -9,10 +9,10 @@ import pytest
 import ddpnb
 from ddpnb.errors import UsageError
 from ddpnb.render.source_lines import html, text
-from ddpnb.views.source_lines import source_view
+from ddpnb.render.views.source_lines import source_view
 from tests.render.reading import HOSTILE, Reading
+from tests.render.views.test_source_lines import SCRIPT, USUAL, hung, of, trains
 from tests.rules.recordings import Rank, record
-from tests.views.test_source_lines import SCRIPT, USUAL, hung, of, trains
 
 SHOWN = """\
 train.py, since all_reduce #3 (ranks 0-3)      ran: 0 1 2 3

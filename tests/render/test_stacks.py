@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.stacks import Frame
 from ddpnb.render import stacks
-from ddpnb.views.merged_stacks import Branch, merge
+from ddpnb.render.views.merged_stacks import Branch, merge
 from tests.render.reading import HOSTILE, Reading, harmless
 from tests.rules.recordings import Rank, record
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.startup import STEPS, StartupState, StepState
+from ddpnb.recording.startup import STEPS, StartupState, StepState
 from ddpnb.render import as_html, as_text, startup
 from tests.render.reading import HOSTILE, Reading, harmless
 

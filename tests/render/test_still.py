@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.model.calls import Call, CallState, Signature
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording.calls import Call, CallState, Signature
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.render import still
 from ddpnb.render.still import page
-from ddpnb.views import board
+from ddpnb.render.views import board
 from tests.render.reading import Reading
 from tests.rules.recordings import Rank, Script, diagnose, line, record, world_group
 

@@ -89,5 +89,5 @@ def test_in_a_notebook_it_is_text_too(monkeypatch, capsys):
 
 
 def test_rich_is_imported_when_something_is_shown():
-    code = "import sys, ddpnb.cli.run, ddpnb.cli.explain, ddpnb.world, ddpnb.observe.output; assert 'rich' not in sys.modules"
+    code = "import sys, ddpnb.cli.run, ddpnb.cli.explain, ddpnb.world.world, ddpnb.ranks.observe.output; assert 'rich' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

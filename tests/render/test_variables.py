@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.calls import Site
-from ddpnb.model.stacks import Frame
-from ddpnb.recorder.verbs import Opened
+from ddpnb.recording.calls import Site
+from ddpnb.recording.stacks import Frame
+from ddpnb.recording.verbs import Opened
 from ddpnb.render import as_html, as_text, variables
-from ddpnb.views.frame_variables import Row, SideBySide, opened, side_by_side
+from ddpnb.render.views.frame_variables import Row, SideBySide, opened, side_by_side
 from tests.render.reading import HOSTILE, Reading, harmless
 from tests.rules.recordings import Rank, record
 

@@ -7,7 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from ddpnb.model.calls import Call
+from ddpnb.recording.calls import Call
 from ddpnb.reports import files, flight_recorder
 from ddpnb.reports.facts import Calls, Fact, Unknown
 

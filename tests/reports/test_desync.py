@@ -1,4 +1,4 @@
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.reports import desync
 from ddpnb.reports.facts import CallSeen, Progress, Speaker, Waiting
 from tests.reports.reading import NOISE, of, read

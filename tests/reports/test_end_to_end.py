@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ddpnb.cli import main
-from ddpnb.loading import load
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.world.loading import load
 
 OLD_WATCHDOG = """\
 Epoch 3:  41%|####      | 812/1980 [10:12<14:40,  1.33it/s]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.reports import files, flight_recorder, together
 from ddpnb.reports.facts import Calls, Progress, WorldSize
 from ddpnb.rules.diagnose import diagnose

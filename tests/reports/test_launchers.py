@@ -1,6 +1,6 @@
 import pytest
 
-from ddpnb.model.ending import UNKNOWN_STATUS, Ending
+from ddpnb.recording.ending import UNKNOWN_STATUS, Ending
 from ddpnb.reports import launchers
 from ddpnb.reports.facts import Ended, Identity, Message, Speaker, WorldSize
 from tests.reports.reading import ANSI, NOISE, of, read

@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from ddpnb.messages.explain import explain
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.messages.explain import explain
 from ddpnb.reports import nccl
 from ddpnb.reports.facts import CallSeen, Identity, Members, Message, Speaker, Unknown, Waiting, WorldSize
 from tests.reports.reading import NOISE, of, read

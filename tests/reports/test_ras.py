@@ -4,7 +4,7 @@ import pytest
 
 from ddpnb.reports import ras
 from ddpnb.reports.facts import CallSeen, Identity, Message, Progress, Speaker, Unknown, Waiting, WorldSize
-from tests.processes.nccl_ras import job
+from tests.ranks.nccl_ras import job
 from tests.reports.reading import ANSI, of, read
 
 _HEAD = (

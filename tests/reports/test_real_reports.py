@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from ddpnb.loading import load
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.world.loading import load
 from tests.reports import real
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from ddpnb.facts.stack_calls import call_in
+from ddpnb.recording.facts.stack_calls import call_in
 from ddpnb.reports import debug_pages, faulthandler_dumps, formats, logs, pyspy, together
 from ddpnb.reports.facts import Calls, Ended, Identity, Speaker, StacksSeen, Unknown, WorldSize
 from tests.reports.reading import ANSI, every, of, read

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from ddpnb.model.calls import Call, CallState, Group, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.reports.facts import (
     NOBODY,
     Calls,
@@ -156,7 +156,7 @@ def test_what_is_not_known_is_kept_once():
 def test_what_was_read_is_saved(tmp_path):
     taken = report(waits(0, 57), progress(1, 56, 56), died(2, -9), Message(NOBODY, "bad"))
     taken.save(tmp_path / "a.ddpnb")
-    from ddpnb.model.recording_file import load
+    from ddpnb.recording.recording_file import load
 
     assert load(tmp_path / "a.ddpnb") == taken
 

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.reports import watchdog
 from ddpnb.reports.facts import CallSeen, GroupName, Members, Message, Progress, Speaker, Unknown, Waiting, WorldSize
 from tests.reports.reading import ANSI, NOISE, of, read

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpnb.model.calls import CallState, Signature
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording.calls import CallState, Signature
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
 from ddpnb.reports.facts import CallSeen, Ended, Fact, Found, GroupName, Progress, Speaker, WorldSize
 from ddpnb.reports.together import recording
 from ddpnb.rules.diagnose import diagnose

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.findings import Finding
+from ddpnb.recording.findings import Finding
 from tests.language import disagreements
 
 

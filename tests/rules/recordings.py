@@ -22,14 +22,14 @@ import textwrap
 from functools import partial
 from typing import Any
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.calls import NO_SITE, Call, CallState, Group, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.events import Event, read
-from ddpnb.model.executed_lines import ExecutedLine, ExecutedLines, Window
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Child, Process, RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import NO_SITE, Call, CallState, Group, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.events import Event, read
+from ddpnb.recording.executed_lines import ExecutedLine, ExecutedLines, Window
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import Child, Process, RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.rules import diagnose as module
 from ddpnb.rules import engine
 from ddpnb.rules.rule import Find

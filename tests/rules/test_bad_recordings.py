@@ -13,14 +13,14 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import NO_SITE, CallState, Group, Signature, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.events import read, written
-from ddpnb.model.events.base import fields_of
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Child, Process, RankRecord, Recording
-from ddpnb.model.replicas import Digest
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import NO_SITE, CallState, Group, Signature, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.events import read, written
+from ddpnb.recording.events.base import fields_of
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Child, Process, RankRecord, Recording
+from ddpnb.recording.replicas import Digest
+from ddpnb.recording.stacks import Frame, Stack
 from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, group, line, record
 from tests.rules.training import NET, NORMED, tensor
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model import recording_file
+from ddpnb.recording import recording_file
 from ddpnb.rules.diagnose import diagnose
 from tests.rules.recordings import Rank, line, record, recorded
 from tests.rules.test_exit_status import printed

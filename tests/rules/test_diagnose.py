@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.patience import PATIENCE
-from ddpnb.model.calls import Call, CallState, Group, Signature
-from ddpnb.model.ending import Ending
-from ddpnb.model.events import Event, read
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import Call, CallState, Group, Signature
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.events import Event, read
+from ddpnb.recording.facts.patience import PATIENCE
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.rules import diagnose as module
 from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, group, line, record
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from tests.rules.recordings import asked, line, recorded
 
 LEFT = line(40)

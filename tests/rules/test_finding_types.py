@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ddpnb.rules
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.rules import catalogue
 from ddpnb.rules.finding_types import declared, type_of
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from ddpnb.model import calls
-from ddpnb.model.calls import Group
-from ddpnb.model.findings import Diagnosis
-from ddpnb.model.recording import Recording
+from ddpnb.recording import calls
+from ddpnb.recording.calls import Group
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.recording import Recording
 from ddpnb.render import board as boards
 from ddpnb.render import card
-from ddpnb.views import board, lanes
+from ddpnb.render.views import board, lanes
 from tests.rules.recordings import Rank, diagnose, line
 from tests.work import Counted, work
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.facts.paths.partings import Differences
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.parting import Harmless
+from ddpnb.recording.facts.paths.partings import Differences
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.parting import Harmless
 from ddpnb.rules import located
 from tests.rules.recordings import Rank, Script, record
 

@@ -6,17 +6,17 @@ import random
 
 import pytest
 
-from ddpnb.facts.cycles import connected_parts, ranks_in_a_cycle
-from ddpnb.facts.once import once
-from ddpnb.facts.standings import Standing, standings
-from ddpnb.facts.waits import Wait, stuck, waits
-from ddpnb.model import phrases
-from ddpnb.model.calls import Group
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Process, RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Group
+from ddpnb.recording.facts.cycles import connected_parts, ranks_in_a_cycle
+from ddpnb.recording.facts.once import once
+from ddpnb.recording.facts.standings import Standing, standings
+from ddpnb.recording.facts.waits import Wait, stuck, waits
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Process, RankRecord, Recording
 from ddpnb.render import board as boards
 from ddpnb.render import card
-from ddpnb.views import board
+from ddpnb.render.views import board
 from tests.rules.recordings import Rank, diagnose, group, line, record
 
 MANY = 200

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import recording_file
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.recording import recording_file
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import Recording
 from tests.recordings.portable import without_tracer
 from tests.recordings.scenario import FOLDER, diagnosed
 from tests.rules.transformed import doubled, renumbered, until, with_more_events, without

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import Call, CallState, Group, Site
-from ddpnb.model.ending import Ending
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.calls import Call, CallState, Group, Site
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.reports.facts import (
     NOBODY,
     Calls,

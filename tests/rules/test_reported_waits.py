@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.ending import UNKNOWN_STATUS, Ending
+from ddpnb.recording.ending import UNKNOWN_STATUS, Ending
 from ddpnb.reports.facts import Ended, GroupName, Members, Speaker, Waiting
 from tests.reports.told import diagnosis, died, raised, waits
 

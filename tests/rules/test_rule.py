@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.findings import Finding, FindingType
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.rules import engine
 from ddpnb.rules.rule import FAILURE, Draft, Rule, after_verb, alike, differ, refined, say, title
 from tests.rules.recordings import Rank, line, record

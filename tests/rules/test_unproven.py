@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.patience import PATIENCE
-from ddpnb.model.calls import CallState
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.facts.patience import PATIENCE
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.rules.unproven import sentence
 from tests.rules.recordings import FILE, Rank, group, line, record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.rules.unwaited_work import unwaited_work
 from tests.rules.recordings import Script, asked, diagnose, line, recorded
 

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
-from ddpnb.model.calls import NO_SITE, Group, Site
-from ddpnb.model.marks import Mark
-from ddpnb.model.replicas import Digest, Model, Sample, TensorSpec
-from ddpnb.model.samples import tensor_name, unit_names
+from ddpnb.recording.calls import NO_SITE, Group, Site
+from ddpnb.recording.marks import Mark
+from ddpnb.recording.replicas import Digest, Model, Sample, TensorSpec
+from ddpnb.recording.samples import tensor_name, unit_names
 
 
 def tensor(name: str, shape: tuple[int, ...] = (4,), dtype: str = "float32", **more: Any) -> TensorSpec:

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ddpnb.model.calls import Call, CallState, Group
-from ddpnb.model.events import Event, read
-from ddpnb.model.events.data import ReplicatedTensor, SamplerMade, SamplerPass
-from ddpnb.model.events.models import CheckpointRead, CheckpointSaved, ModelWrapped
-from ddpnb.model.events.runs import FenceMismatch, FenceOff, RanksPart
-from ddpnb.model.events.startup import Environment, InitProcessGroup, Joining, NewGroup
-from ddpnb.model.path import KIND, MOST, C, Kind, Path
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.replicas import Model
+from ddpnb.recording.calls import Call, CallState, Group
+from ddpnb.recording.events import Event, read
+from ddpnb.recording.events.data import ReplicatedTensor, SamplerMade, SamplerPass
+from ddpnb.recording.events.models import CheckpointRead, CheckpointSaved, ModelWrapped
+from ddpnb.recording.events.runs import FenceMismatch, FenceOff, RanksPart
+from ddpnb.recording.events.startup import Environment, InitProcessGroup, Joining, NewGroup
+from ddpnb.recording.path import KIND, MOST, C, Kind, Path
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.replicas import Model
 
 _NAMED = re.compile(r"(?<=\b[Rr]ank )\d+|(?<=\[rank)\d+")
 _ROOT = re.compile(r"(?<=\|root )\d+")

@@ -21,14 +21,14 @@ from typing import Any
 
 from ddpnb import texts
 from ddpnb.errors import UsageError
-from ddpnb.explanation import explain
-from ddpnb.loading import load
-from ddpnb.reenactment.planning import plan_of
-from ddpnb.reenactment.script import script_of
 from ddpnb.render import card
+from ddpnb.render.explanation import explain
 from ddpnb.render.nouns import save_html, save_perfetto
 from ddpnb.render.report import sources
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.studies.reenactment.planning import plan_of
+from ddpnb.studies.reenactment.script import script_of
+from ddpnb.world.loading import load
 from tests.security.test_exported_scripts import check
 
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.processes.jobs.sockets import ask_each
-from ddpnb.recorder.protocol import KEY_SIZE, key_file
+from ddpnb.ranks.jobs.sockets import ask_each
+from ddpnb.recording.protocol import KEY_SIZE, key_file
 
 _HEAD = """
 import contextlib, os, resource, socket, sys, threading, time

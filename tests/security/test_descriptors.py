@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
-from ddpnb.descriptors import Descriptor, as_socket, out_of_the_way
 from ddpnb.recorder import main_wait
 from ddpnb.recorder.left_connections import connections_of_gloo
+from ddpnb.recording.descriptors import Descriptor, as_socket, out_of_the_way
 
 # What a process of the user's keeps; afterwards all is closed, and files and sockets of the program get the numbers.
 _KEEPS = """
@@ -56,7 +56,7 @@ def test_mapped_files_keep_no_descriptor(tmp_path):
     from ddpnb.recorder.blackbox import BlackBox
     from ddpnb.recorder.path_file import PathFile
     from ddpnb.recorder.status_page import StatusPage
-    from ddpnb.model import blackbox
+    from ddpnb.recording import blackbox
     before = opened()
     box = BlackBox(f"{folder}/rank0.box", 0)
     kept = [PathFile(f"{folder}/rank0.path"), StatusPage(f"{folder}/rank0.status")]
@@ -81,10 +81,10 @@ def test_what_a_launcher_in_the_users_process_keeps(tmp_path):
         tmp_path,
         """
     import subprocess
-    from ddpnb.model.shared import FileBytes
-    from ddpnb.processes.jobs.exits import Exits
-    from ddpnb.processes.jobs.kept_connections import KeptConnections
-    from ddpnb.processes.locked_folder import LockedFolder
+    from ddpnb.recording.shared import FileBytes
+    from ddpnb.ranks.jobs.exits import Exits
+    from ddpnb.ranks.jobs.kept_connections import KeptConnections
+    from ddpnb.ranks.locked_folder import LockedFolder
     with open(f"{folder}/read", "wb") as file:
         file.write(b"as it was")
     os.mkdir(f"{folder}/base")
@@ -113,8 +113,8 @@ def test_a_daemon_of_the_users_process_closes_nothing_of_its_own(tmp_path):
     printed, status = run(
         tmp_path,
         """
-    from ddpnb.model.shared import FileBytes
-    from ddpnb.processes.locked_folder import LockedFolder
+    from ddpnb.recording.shared import FileBytes
+    from ddpnb.ranks.locked_folder import LockedFolder
     os.mkdir(f"{folder}/base")
     open(f"{folder}/read", "wb").close()
     locked, read = LockedFolder(f"{folder}/base"), FileBytes(f"{folder}/read")

@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from ddpnb.control.bisecting import Bisection
 from ddpnb.errors import UsageError
-from ddpnb.panels.findings import is_ours
-from ddpnb.reenacting import export
-from ddpnb.reenactment import header, script
-from ddpnb.reenactment.planning import plan_of
-from ddpnb.reenactment.script import script_of
+from ddpnb.notebook.findings import is_ours
+from ddpnb.studies.bisection.bisecting import Bisection
+from ddpnb.studies.reenactment import header, script
+from ddpnb.studies.reenactment.planning import plan_of
+from ddpnb.studies.reenactment.reenact import export
+from ddpnb.studies.reenactment.script import script_of
 from ddpnb.texts import comment, shell_word
-from tests.reenactment.programs import KINDS, recording_of
 from tests.rules.environment.test_own_ranks import starts
 from tests.rules.recordings import asked, record
+from tests.studies.reenactment.programs import KINDS, recording_of
 
 RUN = "__import__('builtins').REACHED"
 COOKIES = (

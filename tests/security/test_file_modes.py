@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.files import make_folder, write_private, write_whole
+from ddpnb.recording.files import make_folder, write_private, write_whole
 from tests.cli.jobs import TORCHRUN
 
 README = Path(__file__).parent.parent / "recordings" / "readme.ddpnb"
@@ -76,8 +76,9 @@ def test_what_commands_write(tmp_path, cli, umask):
 _RANK = """
 import os, sys
 os.umask(0)
-from ddpnb.control.plain_run import prepare_logs
-from ddpnb.recorder import protocol, rpc
+from ddpnb.world.plain_run import prepare_logs
+from ddpnb.recorder import rpc
+from ddpnb.recording import protocol
 from ddpnb.recorder.endings import Endings
 from ddpnb.recorder.socket_channel import SocketChannel
 os.makedirs(sys.argv[1] + "/job", 0o700)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.inject import other_host
-from ddpnb.processes.folder import Folders, places
-from ddpnb.processes.locked_folder import LockedFolder
-from ddpnb.recorder import protocol
+from ddpnb.ranks.folder import Folders, places
+from ddpnb.ranks.locked_folder import LockedFolder
+from ddpnb.recorder.inject import other_host
+from ddpnb.recording import protocol
 
 MINE = f"ddpnb-{os.geteuid()}"
 
@@ -84,7 +84,7 @@ def test_all_launches_use_the_same_folder(taken):
 
 
 def test_what_a_killed_launcher_has_left_is_swept(taken):
-    code = "import time\nfrom ddpnb.processes.folder import Folders\nf = Folders(0)\nprint(f.memory, flush=True)\ntime.sleep(60)"
+    code = "import time\nfrom ddpnb.ranks.folder import Folders\nf = Folders(0)\nprint(f.memory, flush=True)\ntime.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         left = process.stdout.readline().strip()
         assert f"{MINE}." in left and os.path.isdir(left)

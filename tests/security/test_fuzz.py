@@ -23,15 +23,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddpnb import texts
-from ddpnb.messages import tracebacks
-from ddpnb.recorder import control_channel, verbs
+from ddpnb.recorder import control_channel
 from ddpnb.recorder.control_channel import ControlChannel
 from ddpnb.recorder.encoding import encodable
-from ddpnb.recorder.protocol import key_file
 from ddpnb.recorder.socket_channel import SocketChannel
-from ddpnb.reenactment.representatives import classes
-from ddpnb.views.columns import EVENT
-from ddpnb.views.lane_calls import LaneCalls
+from ddpnb.recording import verbs
+from ddpnb.recording.messages import tracebacks
+from ddpnb.recording.protocol import key_file
+from ddpnb.render.views.columns import EVENT
+from ddpnb.render.views.lane_calls import LaneCalls
+from ddpnb.studies.reenactment.representatives import classes
 from tests.security import mutations
 from tests.security.mutations import MUTATIONS, attempts
 

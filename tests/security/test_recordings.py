@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.loading import load
-from ddpnb.model import recording_file
+from ddpnb.recording import recording_file
 from ddpnb.reports import formats, reading
 from ddpnb.reports.logs import read
+from ddpnb.world.loading import load
 from tests.rules.recordings import Rank, line, record
 
 CLEAN = Path(__file__).parents[1] / "recordings" / "readme.ddpnb"
@@ -35,7 +35,7 @@ import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, ({MEMORY}, {MEMORY}))
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.errors import UsageError
-from ddpnb.loading import load
+from ddpnb.world.loading import load
 for path in sys.argv[1:]:
     used = resource.getrusage(resource.RUSAGE_SELF)
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]

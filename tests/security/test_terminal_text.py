@@ -14,7 +14,7 @@ import ddpnb
 from ddpnb import texts
 from ddpnb.cli import main
 from ddpnb.errors import DdpnbError, UsageError
-from ddpnb.model.names import given_name, one_line
+from ddpnb.recording.names import given_name, one_line
 from ddpnb.render import card, markup
 from ddpnb.render.terminal import output, table
 from tests.security.mutations import DUMPS, RECORDINGS

@@ -10,8 +10,8 @@ import pytest
 
 import ddpnb
 from ddpnb.errors import DdpnbError
-from ddpnb.model.blackbox import BOX_SIZE
-from ddpnb.model.samples import FILE_SIZE
+from ddpnb.recording.blackbox import BOX_SIZE
+from ddpnb.recording.samples import FILE_SIZE
 from tests.torture.harness import until
 from tests.torture.test_hostile import TRAIN
 

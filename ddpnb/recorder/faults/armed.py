@@ -6,9 +6,9 @@ import random
 import threading
 from typing import Any
 
-from ddpnb.model.events.runs import FaultTriggered
-from ddpnb.model.faults import Fault
 from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recording.events.runs import FaultTriggered
+from ddpnb.recording.faults import Fault
 
 MAX_TROUBLES, MAX_NOTES = 20, 16
 

@@ -17,11 +17,11 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceOptions, ProcessGroup, Work
 
 from ddpnb.errors import InjectedFault
-from ddpnb.model import blackbox as layout
-from ddpnb.model.holds import Hold
 from ddpnb.recorder.breakpoints import AtDoor
 from ddpnb.recorder.callers import REDUCE_OPS
 from ddpnb.recorder.user_frames import calling_frame
+from ddpnb.recording import blackbox as layout
+from ddpnb.recording.holds import Hold
 
 if TYPE_CHECKING:
     from ddpnb.recorder.door import Door

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.model.events.runs import FaultMissed
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.door import Door
+from ddpnb.recording.events.runs import FaultMissed
 
 if TYPE_CHECKING:
-    from ddpnb.model.faults import Fault
     from ddpnb.recorder.faults.armed import Armed
     from ddpnb.recorder.faults.in_data import InData
     from ddpnb.recorder.faults.in_model import InModel
+    from ddpnb.recording.faults import Fault
 
 
 class Faults:

@@ -7,10 +7,10 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from ddpnb.model.account import PARTS, Account, RankAccount
+from ddpnb.recording.account import PARTS, Account, RankAccount
+from ddpnb.recording.timing.quantities import percent
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import FIGURES
-from ddpnb.timing.quantities import percent
 
 _MOST = 64  # ranks
 _WRITTEN = 0.06  # share of the longest bar from which on a part has room for its number

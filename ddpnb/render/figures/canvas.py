@@ -16,8 +16,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ddpnb.arguments import short
 from ddpnb.errors import UsageError
+from ddpnb.recording.arguments import short
 from ddpnb.render.palette import INK
 
 SIZE = 8  # of letters, in points

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import FIGURES, RANKS
-from ddpnb.views.curves import CurveRow
+from ddpnb.render.views.curves import CurveRow
 
 _HEIGHT = 1.7
 _STYLES: tuple[Literal["-", "--"], ...] = ("-", "--")  # of neighbours: never colour alone

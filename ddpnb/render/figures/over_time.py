@@ -8,9 +8,9 @@ from typing import Any, Literal
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from ddpnb.recording.timing.scaling import Scaled
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import FIGURES, RANKS
-from ddpnb.timing.scaling import Scaled
 
 _DASHES = ("-", "--", ":", "-.")
 _NAMED = 16

@@ -11,12 +11,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.patches import Patch, Rectangle
 
 from ddpnb.errors import UsageError
+from ddpnb.recording.timing.quantities import span
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import BUSY, FIGURES
+from ddpnb.render.views.columns import Shown
+from ddpnb.render.views.lanes import DrawnCall, Lane, Lanes
 from ddpnb.texts import one_line
-from ddpnb.timing.quantities import span
-from ddpnb.views.columns import Shown
-from ddpnb.views.lanes import DrawnCall, Lane, Lanes
 
 _BAR = 0.6  # of the height of a lane
 _ROOMY = 24  # lanes at most, for words in them

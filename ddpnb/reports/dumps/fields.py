@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from ddpnb.model import members
+from ddpnb.recording import members
 
 MOST_TENSORS, _MOST_DIMENSIONS, _MOST_GROUPS, _MOST_TEXT = 1024, 16, 65_536, 4096
 LARGEST = 1 << 62

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpnb.model import members
-from ddpnb.model.calls import Group
-from ddpnb.model.names import given_name, one_line
+from ddpnb.recording import members
+from ddpnb.recording.calls import Group
+from ddpnb.recording.names import given_name, one_line
 
 MOST_RANKS = members.MOST_MEMBERS  # a number above is no rank
 Configured = tuple[str, str, Mapping[str, Any]]  # name, label and members of a group

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ddpnb.model.calls import NO_SITE, OPERATIONS, P2P_OPS, Group, Signature, Site
-from ddpnb.model.names import given_name, one_line
-from ddpnb.model.stacks import MAX_FRAMES, Frame
+from ddpnb.recording.calls import NO_SITE, OPERATIONS, P2P_OPS, Group, Signature, Site
+from ddpnb.recording.names import given_name, one_line
+from ddpnb.recording.stacks import MAX_FRAMES, Frame
 from ddpnb.reports.dumps.entries import COLUMNS, DROPPED, SILENT
 from ddpnb.reports.operations import agreed, operation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from ddpnb.model.calls import Group, runs
-from ddpnb.model.collectives import Direction, direction_of
+from ddpnb.recording.calls import Group, runs
+from ddpnb.recording.collectives import Direction, direction_of
 from ddpnb.reports.dumps.entries import COMPLETED, WAITING
 from ddpnb.reports.dumps.tables import Dump
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ddpnb.model.calls import Group
+from ddpnb.recording.calls import Group
 from ddpnb.reports.dumps.entries import COMPLETED
 from ddpnb.reports.dumps.tables import Dump, Ints
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import frames_of
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.startup import UsedAfterFork
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.stacks import Frame
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.startup import UsedAfterFork
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import frames_of
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.rule import Draft, refine, refined, say, title
 
 _LIBRARIES = re.compile(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ddpnb.facts.departures import jumped
-from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import frames_at, in_backward
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.departures import jumped
+from ddpnb.recording.facts.paths.partings import parting
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import frames_at, in_backward
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding
 from ddpnb.rules.divergence.optimizers import STATE_ON_ONE_RANK
 from ddpnb.rules.divergence.replicas import replicas
 from ddpnb.rules.divergence.synchronisation import FORWARD_BYPASSED, SYNC_SKIPPED

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ddpnb.facts.compilations import described, named
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import in_backward
-from ddpnb.model import phrases
-from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.collectives import call_in
-from ddpnb.model.events.runs import MOST_COMPILATIONS, Compilation
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.split import split
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Call, CallState, Site
+from ddpnb.recording.collectives import call_in
+from ddpnb.recording.events.runs import MOST_COMPILATIONS, Compilation
+from ddpnb.recording.facts.compilations import described, named
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import in_backward
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.split import split
 from ddpnb.rules.rule import MISMATCHES, SET_UP, Draft, refine, refined, title
 
 COMPILED_DIFFERENTLY = FindingType("DDP319", "compiled-differently", ways_part=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.events.models import ModelWrapped
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.models import ModelWrapped
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.divergence.call_swaps import CONCURRENT_USE, concurrent_use
 from ddpnb.rules.divergence.comm_hooks import comm_hooks
 from ddpnb.rules.divergence.devices import devices

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ddpnb.facts.children import counts_own, kills_for_memory
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.messages.explain import explain
-from ddpnb.messages.explained import Explained, blamed
-from ddpnb.model import phrases
-from ddpnb.model.events.models import ParametersFrozen
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.events.models import ParametersFrozen
+from ddpnb.recording.facts.children import counts_own, kills_for_memory
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.messages.explain import explain
+from ddpnb.recording.messages.explained import Explained, blamed
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.rules.finding_types import type_of
 from ddpnb.rules.rule import Draft, refine, refined, say, title

@@ -10,14 +10,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ddpnb.facts.departures import jumped
-from ddpnb.facts.stacks import frames_at
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.findings import Finding, Hint
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.departures import jumped
+from ddpnb.recording.facts.stacks import frames_at
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding, Hint
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.source.branches import candidates
 from ddpnb.rules.rule import MISMATCHES
-from ddpnb.source.branches import candidates
 
 
 @dataclass(frozen=True, slots=True)

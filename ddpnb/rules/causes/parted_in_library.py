@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ddpnb.facts.stacks import frames_at
-from ddpnb.facts.standings import Standing
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding
-from ddpnb.model.split import by_value
-from ddpnb.model.stacks import Frame
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.facts.stacks import frames_at
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.split import by_value
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.causes.frameworks import framework_call
 from ddpnb.rules.rule import Draft, refined
 

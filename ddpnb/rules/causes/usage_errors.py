@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.rule import Draft, refine, refined, waited_for
 from ddpnb.texts import shortened
 

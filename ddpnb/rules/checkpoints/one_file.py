@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.events.models import CheckpointSaved
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.models import CheckpointSaved
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.source.removals import removals
 from ddpnb.rules.rule import Draft, each, family, refine, refined, say
-from ddpnb.source.removals import removals
 
 CHECKPOINT_RACE = FindingType("DDP603", "checkpoint-race", severity="warning")
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.data import DataLoop, LoaderSeen, SamplerPass
-from ddpnb.model.events.models import CheckpointRead, RngRestored, StateLoaded
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.events.data import DataLoop, LoaderSeen, SamplerPass
+from ddpnb.recording.events.models import CheckpointRead, RngRestored, StateLoaded
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.rule import Draft, rule, say, title
 
 _POSITION = re.compile(r"batch|iter|position|consumed|samples_seen|offset", re.IGNORECASE)

@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 
-from ddpnb.facts.digests import differing
-from ddpnb.facts.going_on import going_on
-from ddpnb.facts.loading import dataset_of, replica_groups, side_by_side, views
-from ddpnb.facts.places import moments
-from ddpnb.facts.replicas import Replicas, kept_together
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.models import LossNotFinite, ScalerMade
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.replicas import Sample
+from ddpnb.recording import phrases
+from ddpnb.recording.events.models import LossNotFinite, ScalerMade
+from ddpnb.recording.facts.digests import differing
+from ddpnb.recording.facts.going_on import going_on
+from ddpnb.recording.facts.loading import dataset_of, replica_groups, side_by_side, views
+from ddpnb.recording.facts.places import moments
+from ddpnb.recording.facts.replicas import Replicas, kept_together
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.replicas import Sample
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, say
 
 BAD_SAMPLE = FindingType("DDP508", "bad-sample")

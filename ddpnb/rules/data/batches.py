@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ddpnb.facts.loading import Loop
-from ddpnb.facts.places import moments
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.uneven_loaders import uneven_loops
-from ddpnb.model import phrases
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.loading import Loop
+from ddpnb.recording.facts.places import moments
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.uneven_loaders import uneven_loops
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.data.even_batches import measures
 from ddpnb.rules.rule import Draft, each, rule, say
 

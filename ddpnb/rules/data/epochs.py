@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from ddpnb.facts.loading import Loading, Loop, views
-from ddpnb.facts.places import moments
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.loading import Loading, Loop, views
+from ddpnb.recording.facts.places import moments
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
 from ddpnb.rules.rule import Draft, each, rule, say, title
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ddpnb.facts.loading import Loop, views
-from ddpnb.facts.snapshot import PerRank
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.events.models import OptimizerMade
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.events.models import OptimizerMade
+from ddpnb.recording.facts.loading import Loop, views
+from ddpnb.recording.facts.snapshot import PerRank
+from ddpnb.recording.recording import Recording
 
 
 def measures(recording: Recording, loops: Mapping[int, Loop], site: Site, *, joins: bool = True) -> str:

@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from itertools import combinations, product
 
-from ddpnb.facts.replicas import Replicas, kept_together
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.data import LoaderSeen
+from ddpnb.recording import phrases
+from ddpnb.recording.events.data import LoaderSeen
+from ddpnb.recording.facts.replicas import Replicas, kept_together
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.data.samplers import DATASET_DIFFERS, SAME_DATA
 from ddpnb.rules.rule import Draft, of_samples, say
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ddpnb.facts.places import moments
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.data import ReplicatedTensor
-from ddpnb.model.split import split
+from ddpnb.recording import phrases
+from ddpnb.recording.events.data import ReplicatedTensor
+from ddpnb.recording.facts.places import moments
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.split import split
 from ddpnb.rules.data.samplers import DATASET_DIFFERS
 from ddpnb.rules.rule import Draft
 

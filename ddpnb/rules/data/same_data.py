@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.loading import replica_groups
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.recording.facts.loading import replica_groups
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.data import inputs, replicated, samplers, splits
 from ddpnb.rules.data.samplers import DATASET_DIFFERS, SAME_DATA
 from ddpnb.rules.rule import Draft, family

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ddpnb.facts.loading import (
+from ddpnb.recording import phrases
+from ddpnb.recording.events.data import SamplerPass
+from ddpnb.recording.facts.loading import (
     Loop,
     Views,
     alike,
@@ -18,11 +20,9 @@ from ddpnb.facts.loading import (
     side_by_side,
     views,
 )
-from ddpnb.facts.places import Timed, moments
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.data import SamplerPass
-from ddpnb.model.findings import FindingType
+from ddpnb.recording.facts.places import Timed, moments
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import FindingType
 from ddpnb.rules.rule import Draft, each, say, title
 
 SAME_DATA = FindingType("DDP501", "same-data")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations, permutations
 
-from ddpnb.facts.loading import (
+from ddpnb.recording import phrases
+from ddpnb.recording.events.data import DatasetSeen, ReplicatedTensor, Rows
+from ddpnb.recording.facts.loading import (
     Loading,
     Loop,
     alike,
@@ -16,11 +18,9 @@ from ddpnb.facts.loading import (
     order_of,
     views,
 )
-from ddpnb.facts.places import Timed
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.data import DatasetSeen, ReplicatedTensor, Rows
-from ddpnb.model.split import split
+from ddpnb.recording.facts.places import Timed
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.split import split
 from ddpnb.rules.data.samplers import differ, likely, same
 from ddpnb.rules.rule import Draft, each, say
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.tracebacks import error_line, user_line
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.tracebacks import error_line, user_line
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.hangs.endings import RANK_RAISED
 from ddpnb.rules.rule import Draft, refine, refined, title, waited_for
 from ddpnb.texts import shortened

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.digests import Past, differing, extent, values_of
-from ddpnb.facts.places import Placed
-from ddpnb.facts.replicas import Replicas, Turns
-from ddpnb.model import phrases
-from ddpnb.model.events.models import BuffersSynced, ParametersIgnored
-from ddpnb.model.findings import FindingType
-from ddpnb.model.samples import tensor_name
+from ddpnb.recording import phrases
+from ddpnb.recording.events.models import BuffersSynced, ParametersIgnored
+from ddpnb.recording.facts.digests import Past, differing, extent, values_of
+from ddpnb.recording.facts.places import Placed
+from ddpnb.recording.facts.replicas import Replicas, Turns
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.samples import tensor_name
 from ddpnb.rules.divergence.builder import draft_of, few, how_far
 from ddpnb.rules.divergence.parameter_edit import REPLICA_DRIFT
 from ddpnb.rules.rule import Draft

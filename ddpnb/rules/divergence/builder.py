@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ddpnb.facts.digests import Difference, extent
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.models import LoadFailed, StateLoaded
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import Recording
-from ddpnb.model.replicas import Sample
-from ddpnb.model.split import Split
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.models import LoadFailed, StateLoaded
+from ddpnb.recording.facts.digests import Difference, extent
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.replicas import Sample
+from ddpnb.recording.split import Split
 from ddpnb.rules.rule import Draft, of_samples, say
 
 

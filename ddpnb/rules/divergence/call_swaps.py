@@ -6,16 +6,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call, Site
-from ddpnb.model.collectives import Collective, collectives
-from ddpnb.model.events.models import CommHook
-from ddpnb.model.findings import FindingType, Hint
-from ddpnb.model.recording import RankRecord, Recording
-from ddpnb.model.split import by_value
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Call, Site
+from ddpnb.recording.collectives import Collective, collectives
+from ddpnb.recording.events.models import CommHook
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import FindingType, Hint
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.source.branches import function_at, relation
+from ddpnb.recording.split import by_value
 from ddpnb.rules.rule import Draft, family, say
-from ddpnb.source.branches import function_at, relation
 
 ORDER_SWAP = FindingType("DDP309", "order-swap", separate_calls=True, ways_part=True)
 CONCURRENT_USE = FindingType("DDP310", "concurrent-use")

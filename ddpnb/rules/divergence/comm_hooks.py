@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpnb.facts.digests import members
-from ddpnb.facts.going_on import going_on
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.models import CommHook
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.split import by_value
+from ddpnb.recording.events.models import CommHook
+from ddpnb.recording.facts.digests import members
+from ddpnb.recording.facts.going_on import going_on
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.split import by_value
 from ddpnb.rules.rule import Draft, differ, rule
 
 _PERSONAL = re.compile(r"rank|device|seed|host|name|path|^id$", re.IGNORECASE)

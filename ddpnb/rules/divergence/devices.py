@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.digests import models_of
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model.replicas import Model, TensorSpec
+from ddpnb.recording.facts.digests import models_of
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.replicas import Model, TensorSpec
 from ddpnb.rules.rule import FEW, Draft, rule, say
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.facts.digests import Difference
-from ddpnb.facts.places import known
-from ddpnb.facts.replicas import Replicas
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.events.models import ModelWrapped
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.models import ModelWrapped
+from ddpnb.recording.facts.digests import Difference
+from ddpnb.recording.facts.places import known
+from ddpnb.recording.facts.replicas import Replicas
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.source.gradients import requiring
 from ddpnb.rules.divergence.builder import draft_of, either, few, how_far
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS
 from ddpnb.rules.divergence.synchronisation import never_synchronised
 from ddpnb.rules.rule import Draft, say, title
-from ddpnb.source.gradients import requiring
 
 GRAPH_CHANGED = FindingType("DDP415", "graph-changed")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.models import AttributeOnWrapper
+from ddpnb.recording.events.models import AttributeOnWrapper
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.rule import Draft, rule
 
 

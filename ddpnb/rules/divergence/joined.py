@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from ddpnb.facts.digests import differing, extent
-from ddpnb.facts.replicas import Replicas, replicas_of
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.data import JoinEntered
-from ddpnb.model.events.models import OptimizerMade
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.replicas import Sample
-from ddpnb.model.samples import tensor_name
+from ddpnb.recording.events.data import JoinEntered
+from ddpnb.recording.events.models import OptimizerMade
+from ddpnb.recording.facts.digests import differing, extent
+from ddpnb.recording.facts.replicas import Replicas, replicas_of
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.replicas import Sample
+from ddpnb.recording.samples import tensor_name
 from ddpnb.rules.divergence.optimizers import OPTIMIZER_DIFFERS
 from ddpnb.rules.rule import Draft, each, of_samples
 

@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.facts.digests import differing
-from ddpnb.facts.places import known
-from ddpnb.facts.replicas import Replicas, replicas_of
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.lint.unwaited import unwaited
-from ddpnb.model import phrases
-from ddpnb.model.calls import Call
-from ddpnb.model.events.models import OptimizerSeen
-from ddpnb.model.events.startup import InitProcessGroup
-from ddpnb.model.findings import Hint
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Call
+from ddpnb.recording.events.models import OptimizerSeen
+from ddpnb.recording.events.startup import InitProcessGroup
+from ddpnb.recording.facts.digests import differing
+from ddpnb.recording.facts.places import known
+from ddpnb.recording.facts.replicas import Replicas, replicas_of
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Hint
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.replicas import Model, Sample
+from ddpnb.recording.source.unwaited import unwaited
 from ddpnb.rules.divergence.builder import draft_of, few, how_far, since_steps
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ, settings_differ
 from ddpnb.rules.divergence.parameter_edit import MIXED, SETUP, drifted, since_earlier_run

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts.digests import by_group, members, models_of
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.findings import FindingType
-from ddpnb.model.replicas import Model, TensorSpec
-from ddpnb.model.split import split
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.digests import by_group, members, models_of
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.replicas import Model, TensorSpec
+from ddpnb.recording.split import split
 from ddpnb.rules.rule import Draft, family, say
 
 MODEL_DIFFERS = FindingType("DDP403", "model-differs", ways_part=True)

@@ -6,10 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from ddpnb.facts.replicas import Replicas, kept_together
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model.replicas import Model, Sample
-from ddpnb.model.split import Split
+from ddpnb.recording.facts.replicas import Replicas, kept_together
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.replicas import Model, Sample
+from ddpnb.recording.split import Split
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS, scales_differ
 from ddpnb.rules.rule import FEW, Draft, each, family, of_samples, rule, say
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
 
-from ddpnb.facts.digests import Difference, Past, against_past, last_common
-from ddpnb.facts.places import Placed
-from ddpnb.facts.replicas import Replicas, Turns
-from ddpnb.model import phrases
-from ddpnb.model.events.models import OptimizerMade, ScalerMade, SchedulerStepped, StateLoaded
-from ddpnb.model.findings import Certainty, FindingType
-from ddpnb.model.replicas import Sample
-from ddpnb.model.split import split
+from ddpnb.recording import phrases
+from ddpnb.recording.events.models import OptimizerMade, ScalerMade, SchedulerStepped, StateLoaded
+from ddpnb.recording.facts.digests import Difference, Past, against_past, last_common
+from ddpnb.recording.facts.places import Placed
+from ddpnb.recording.facts.replicas import Replicas, Turns
+from ddpnb.recording.findings import Certainty, FindingType
+from ddpnb.recording.replicas import Sample
+from ddpnb.recording.split import split
 from ddpnb.rules.divergence.builder import draft_of, either, how_far, loaded_alone, loads
 from ddpnb.rules.rule import FEW, Draft, each, say
 

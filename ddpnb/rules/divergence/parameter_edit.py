@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpnb.facts.digests import Difference, Past, differing, values_of
-from ddpnb.facts.places import Placed
-from ddpnb.facts.replicas import Replicas
-from ddpnb.model import phrases
-from ddpnb.model.events.models import CheckpointRead, LoadFailed, StateLoaded
-from ddpnb.model.findings import FindingType
-from ddpnb.model.replicas import Sample
+from ddpnb.recording import phrases
+from ddpnb.recording.events.models import CheckpointRead, LoadFailed, StateLoaded
+from ddpnb.recording.facts.digests import Difference, Past, differing, values_of
+from ddpnb.recording.facts.places import Placed
+from ddpnb.recording.facts.replicas import Replicas
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.replicas import Sample
 from ddpnb.rules.divergence.builder import draft_of, few, how_far, loaded_alone, loads, since_steps
 from ddpnb.rules.divergence.optimizers import steps_differ
 from ddpnb.rules.rule import Draft, say

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from ddpnb.facts.replicas import Replicas, replicas_of
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.data import JoinEntered
-from ddpnb.model.events.models import CommHook
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.events.data import JoinEntered
+from ddpnb.recording.events.models import CommHook
+from ddpnb.recording.facts.replicas import Replicas, replicas_of
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.divergence.buffers import BUFFER_DRIFT, buffers_differ, ignored_differ
 from ddpnb.rules.divergence.gradients import GRAPH_CHANGED, gradients_differ
 from ddpnb.rules.divergence.joined import after_join

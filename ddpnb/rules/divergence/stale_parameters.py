@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.places import Placed
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.models import OptimizerSeen, ParametersReplaced
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.models import OptimizerSeen, ParametersReplaced
+from ddpnb.recording.facts.places import Placed
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.divergence.optimizers import OPTIMIZER_DIFFERS
 from ddpnb.rules.divergence.parameter_edit import REPLICA_DRIFT
 from ddpnb.rules.rule import Draft, family, say

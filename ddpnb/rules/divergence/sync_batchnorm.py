@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.digests import members
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.models import ModelWrapped, SyncBatchNormConverted
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording.events.models import ModelWrapped, SyncBatchNormConverted
+from ddpnb.recording.facts.digests import members
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.rule import Draft, differ, each, rule, say
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ddpnb.facts.digests import Difference, Past, against_past
-from ddpnb.facts.places import known
-from ddpnb.facts.replicas import Replicas
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site
-from ddpnb.model.events.models import NoSyncEntered
-from ddpnb.model.findings import FindingType
-from ddpnb.model.replicas import Sample
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.events.models import NoSyncEntered
+from ddpnb.recording.facts.digests import Difference, Past, against_past
+from ddpnb.recording.facts.places import known
+from ddpnb.recording.facts.replicas import Replicas
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.replicas import Sample
 from ddpnb.rules.divergence.builder import draft_of, either, how_far
 from ddpnb.rules.rule import FEW, Draft, each, say
 

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import frames_of
-from ddpnb.model import phrases
-from ddpnb.model.events.startup import InitProcessGroup, RanksStarted
-from ddpnb.model.findings import Finding
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.events.startup import InitProcessGroup, RanksStarted
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import frames_of
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.causes.blocked import in_a_call
 from ddpnb.rules.rule import Draft, explained, findings_of, refine, rule
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.events.data import LoaderSeen
+from ddpnb.recording.events.data import LoaderSeen
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.rule import Draft, each, rule
 
 _MIB = 1 << 20

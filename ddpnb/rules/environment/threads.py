@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.init_facts import as_int
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.startup import InitProcessGroup, ThreadsSet
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.startup import InitProcessGroup, ThreadsSet
+from ddpnb.recording.facts.init_facts import as_int
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.rule import Draft, each, rule
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpnb.facts.compilations import WARM_UP, described, named
-from ddpnb.facts.endings import timed_out_ns
-from ddpnb.facts.init_facts import inits
-from ddpnb.facts.once import once
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.events.startup import InitProcessGroup, NewGroup
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.events.startup import InitProcessGroup, NewGroup
+from ddpnb.recording.facts.compilations import WARM_UP, described, named
+from ddpnb.recording.facts.endings import timed_out_ns
+from ddpnb.recording.facts.init_facts import inits
+from ddpnb.recording.facts.once import once
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.causes.blocked import in_a_call
 from ddpnb.rules.rule import Draft, family, refine, refined
 

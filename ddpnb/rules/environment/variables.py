@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ddpnb.facts.init_facts import inits
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.events.startup import Environment
-from ddpnb.model.findings import FindingType, Hint
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.events.startup import Environment
+from ddpnb.recording.facts.init_facts import inits
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.findings import FindingType, Hint
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.rule import Draft, family
 
 DEPRECATED_VARIABLE = FindingType("DDP703", "deprecated-variable", severity="warning")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.init_facts import inits
-from ddpnb.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.facts.init_facts import inits
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
 from ddpnb.rules.rule import Draft, differ, rule
 
 

@@ -7,24 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stack_evidence import waiting_lines
-from ddpnb.facts.stacks import frames_of
-from ddpnb.facts.standings import Standing, before_init
-from ddpnb.facts.stops import LOCAL, Stop, Waits
-from ddpnb.model import checkpoints, phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import ThreadFailed
-from ddpnb.model.findings import FindingType
-from ddpnb.model.names import given_name
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Process, RankRecord
-from ddpnb.model.split import split
-from ddpnb.model.stacks import MAX_UNSEEN, Frame
+from ddpnb.recording import checkpoints, phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.runs import ThreadFailed
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stack_evidence import waiting_lines
+from ddpnb.recording.facts.stacks import frames_of
+from ddpnb.recording.facts.standings import Standing, before_init
+from ddpnb.recording.facts.stops import LOCAL, Stop, Waits
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.names import given_name
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Process, RankRecord
+from ddpnb.recording.source.store_keys import key_lines
+from ddpnb.recording.split import split
+from ddpnb.recording.stacks import MAX_UNSEEN, Frame
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import ERROR, Draft, alike, each, family, say, title, waited_for
-from ddpnb.source.store_keys import key_lines
 
 BLOCKED_ELSEWHERE = FindingType("DDP313", "blocked-elsewhere", after_patience=True)
 RANK_FROZEN = FindingType("DDP314", "rank-frozen", after_patience=True)

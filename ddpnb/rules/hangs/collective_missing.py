@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ddpnb.facts.departures import Left, calls_like
-from ddpnb.facts.endings import is_fence_stop
-from ddpnb.facts.reported_calls import calls_known, first_call_of, last_call, members_known, overwritten
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Awaited, Stop, Waits
-from ddpnb.model import phrases
-from ddpnb.model.calls import UNNAMED, Call, Site
-from ddpnb.model.collectives import call_in
-from ddpnb.model.events.models import ModelWrapped
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import UNNAMED, Call, Site
+from ddpnb.recording.collectives import call_in
+from ddpnb.recording.events.models import ModelWrapped
+from ddpnb.recording.facts.departures import Left, calls_like
+from ddpnb.recording.facts.endings import is_fence_stop
+from ddpnb.recording.facts.reported_calls import calls_known, first_call_of, last_call, members_known, overwritten
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Awaited, Stop, Waits
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.recording.source.paths import parting, path_to
 from ddpnb.rules.causes.parted_in_library import parted
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks
 from ddpnb.rules.hangs.table import hang
@@ -34,7 +35,6 @@ from ddpnb.rules.rule import (
     say,
     title,
 )
-from ddpnb.source.paths import parting, path_to
 from ddpnb.texts import shortened
 
 MISSING = FindingType("DDP301", "collective-missing", ways_part=True)

@@ -7,15 +7,15 @@ import signal
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ddpnb.facts.endings import handled, is_consequence
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import last_site
-from ddpnb.facts.stops import Awaited, Stop, failures
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import Caller
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.runs import Caller
+from ddpnb.recording.facts.endings import handled, is_consequence
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import last_site
+from ddpnb.recording.facts.stops import Awaited, Stop, failures
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import ERROR, Draft, after_verb, each, family, refine, say, title, waited_for
 from ddpnb.texts import shortened

@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ddpnb.facts.departures import jumped
-from ddpnb.facts.once import once
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import in_backward, in_wrapper
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Call
+from ddpnb.recording.facts.departures import jumped
+from ddpnb.recording.facts.once import once
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import in_backward, in_wrapper
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.rule import FAILURE, MISMATCHES, SET_UP, Draft, each, family, refine, title
 
 RANK_ZERO_FORWARD = FindingType(

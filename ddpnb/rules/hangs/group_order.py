@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ddpnb.facts.cycles import ranks_in_a_cycle
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Stop, Waits
-from ddpnb.model import phrases
-from ddpnb.model.calls import Call
-from ddpnb.model.findings import FindingType
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Call
+from ddpnb.recording.facts.cycles import ranks_in_a_cycle
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Stop, Waits
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.hangs.collective_missing import call_lines
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import ERROR, Draft, family, in_calls

@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from ddpnb.facts.departures import by_habit
-from ddpnb.facts.endings import is_consequence, is_fence_stop
-from ddpnb.facts.mismatches import caught, raised_in
-from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Stop
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call, CallState
-from ddpnb.model.collectives import Collective, MatchState, root_of
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import Recording
-from ddpnb.model.split import Split
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Call, CallState
+from ddpnb.recording.collectives import Collective, MatchState, root_of
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.facts.departures import by_habit
+from ddpnb.recording.facts.endings import is_consequence, is_fence_stop
+from ddpnb.recording.facts.mismatches import caught, raised_in
+from ddpnb.recording.facts.paths.partings import parting
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Stop
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.split import Split
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import Draft, family, title

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ddpnb.facts import hints
-from ddpnb.facts.places import where
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.stops import Stop
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Site, listed
-from ddpnb.model.events.startup import InitProcessGroup, NewGroup
-from ddpnb.model.findings import FindingType
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import RankRecord
-from ddpnb.model.split import split
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Site, listed
+from ddpnb.recording.events.startup import InitProcessGroup, NewGroup
+from ddpnb.recording.facts import hints
+from ddpnb.recording.facts.places import where
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.facts.stops import Stop
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.split import split
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import Draft, family, say, title
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.point_to_point import Channels
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Awaited, Stop, Waits
-from ddpnb.model import phrases
-from ddpnb.model.calls import Call, CallState, Site
-from ddpnb.model.findings import FindingType
-from ddpnb.model.recording import Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Call, CallState, Site
+from ddpnb.recording.facts.paths.partings import parting
+from ddpnb.recording.facts.point_to_point import Channels
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Awaited, Stop, Waits
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.hangs.collective_missing import silent
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import hang

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpnb.facts.reported_calls import began, members_known
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stack_evidence import waiting_lines
-from ddpnb.facts.stops import Stop, Waits
-from ddpnb.model import phrases
-from ddpnb.model.findings import FindingType
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.reported_calls import began, members_known
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stack_evidence import waiting_lines
+from ddpnb.recording.facts.stops import Stop, Waits
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.rank_state import RankState
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import ERROR, Draft, family, in_calls, say, title

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stack_calls import POINT_TO_POINT, START
-from ddpnb.facts.stack_evidence import different_variables, waiting_lines
-from ddpnb.facts.stack_stops import is_nowhere, is_seen, sides_of
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.stops import Awaited, Stop
-from ddpnb.model import phrases
-from ddpnb.model.findings import FindingType
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stack_calls import POINT_TO_POINT, START
+from ddpnb.recording.facts.stack_evidence import different_variables, waiting_lines
+from ddpnb.recording.facts.stack_stops import is_nowhere, is_seen, sides_of
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.facts.stops import Awaited, Stop
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.rank_state import RankState
 from ddpnb.rules.rule import Draft, say
 
 NOT_RECORDED = (

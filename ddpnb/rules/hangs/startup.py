@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 
-from ddpnb.facts import hints
-from ddpnb.facts.init_facts import address_of, claim_of, inits, stale_start, world_size
-from ddpnb.facts.snapshot import PerRank, Snapshot
-from ddpnb.facts.standings import Standing
-from ddpnb.facts.stops import Awaited, Stop, Waits, store_of
-from ddpnb.model import phrases
-from ddpnb.model.events.startup import Environment
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import RankRecord
+from ddpnb.recording import phrases
+from ddpnb.recording.events.startup import Environment
+from ddpnb.recording.facts import hints
+from ddpnb.recording.facts.init_facts import address_of, claim_of, inits, stale_start, world_size
+from ddpnb.recording.facts.snapshot import PerRank, Snapshot
+from ddpnb.recording.facts.standings import Standing
+from ddpnb.recording.facts.stops import Awaited, Stop, Waits, store_of
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.environment.backends import backends
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks, not_started
 from ddpnb.rules.hangs.table import hang

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ddpnb.facts.compilations import WARM_UP, described
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.standings import Standing, compiles
-from ddpnb.facts.stops import Stop
-from ddpnb.model import phrases
-from ddpnb.model.events.runs import Compilation
-from ddpnb.model.findings import FindingType
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording import phrases
+from ddpnb.recording.events.runs import Compilation
+from ddpnb.recording.facts.compilations import WARM_UP, described
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import Standing, compiles
+from ddpnb.recording.facts.stops import Stop
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.rank_state import RankState
 from ddpnb.rules.hangs import blocked
 from ddpnb.rules.hangs.stack_lines import caveats
 from ddpnb.rules.hangs.table import hang

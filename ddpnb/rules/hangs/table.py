@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, TypeVar
 
-from ddpnb.facts.departures import Left
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Awaited, Stop, Waits
-from ddpnb.model.findings import FindingType
+from ddpnb.recording.facts.departures import Left
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Awaited, Stop, Waits
+from ddpnb.recording.findings import FindingType
 from ddpnb.rules.rule import Draft, family
 
 TABLE: dict[tuple[Waits, Awaited, Left | None], tuple[str, ...]] = {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.facts.departures import Departure, calls_like
-from ddpnb.facts.loading import Loop, views
-from ddpnb.facts.paths.partings import parting
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stacks import in_wrapper
-from ddpnb.facts.stops import Stop
-from ddpnb.model import phrases
-from ddpnb.model.calls import NO_SITE, Call
-from ddpnb.model.collectives import Collective
-from ddpnb.model.findings import FindingType
-from ddpnb.model.parting import Parting
-from ddpnb.model.recording import RankRecord, Recording
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import NO_SITE, Call
+from ddpnb.recording.collectives import Collective
+from ddpnb.recording.facts.departures import Departure, calls_like
+from ddpnb.recording.facts.loading import Loop, views
+from ddpnb.recording.facts.paths.partings import parting
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import in_wrapper
+from ddpnb.recording.facts.stops import Stop
+from ddpnb.recording.findings import FindingType
+from ddpnb.recording.parting import Parting
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.data.even_batches import measures
 from ddpnb.rules.hangs.collective_missing import ended_lines
 from ddpnb.rules.hangs.table import hang

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ddpnb.facts.silent_hosts import silent_hosts
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.rank_state import RankState
+from ddpnb.recording import phrases
+from ddpnb.recording.facts.silent_hosts import silent_hosts
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.rank_state import RankState
 from ddpnb.rules.rule import Draft, alike, rule
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ddpnb.facts.children import blocking_child, inside, is_busy, kills_for_memory, waits_for
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model import phrases
-from ddpnb.model.calls import Site
-from ddpnb.model.findings import Finding, FindingType
-from ddpnb.model.recording import Child, Recording
-from ddpnb.model.stacks import Frame
+from ddpnb.recording import phrases
+from ddpnb.recording.calls import Site
+from ddpnb.recording.facts.children import blocking_child, inside, is_busy, kills_for_memory, waits_for
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.recording import Child, Recording
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.causes.blocked import in_a_call
 from ddpnb.rules.rule import Draft, refine, refined, say, title, waited_for
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import Site
-from ddpnb.model.events.runs import MOST_COMPILATIONS
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import Site
+from ddpnb.recording.events.runs import MOST_COMPILATIONS
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import TORCH_FRAME, Rank, diagnose, group, line, only_finding, record
 
 FORWARD, OTHER, LOOP = line(10, "forward"), line(30, "evaluate"), line(40)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import TORCH_FRAME, Rank, Script, diagnose, line, only_finding, record
 
 PACKAGES = "/venv/lib/python3.11/site-packages"

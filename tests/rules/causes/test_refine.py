@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import CallState
-from ddpnb.model.findings import Finding
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.finding_types import type_of
 from tests.rules.recordings import FILE, TORCH_FRAME, Rank, Script, diagnose, line, record, refined, signature
 from tests.rules.training import NET, tensor

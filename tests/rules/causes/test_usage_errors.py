@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.ending import Ending
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import FILE, Rank, diagnose, line, record
 
 PARSE = Frame(FILE, 4, "main")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.checkpoints import one_file
 from ddpnb.rules.hangs.endings import endings
 from ddpnb.rules.rule import findings_of

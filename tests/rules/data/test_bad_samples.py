@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.phrases import besides
+from ddpnb.recording.phrases import besides
 from tests.rules.data import trainers
 from tests.rules.data.trainers import content
 from tests.rules.divergence.steps import STEP, backward, found, recorded, some, step

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.uneven_loaders import uneven_loops
-from ddpnb.model.events.data import LoaderSeen
-from ddpnb.model.findings import Finding
+from ddpnb.recording.events.data import LoaderSeen
+from ddpnb.recording.facts.uneven_loaders import uneven_loops
+from ddpnb.recording.findings import Finding
 from ddpnb.rules.finding_types import type_of
 from tests.rules.data.trainers import LOOP, found, recorded
 from tests.rules.recordings import asked

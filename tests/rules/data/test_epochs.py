@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.events.data import DataLoop
+from ddpnb.recording.events.data import DataLoop
 from tests.rules.data.trainers import LOOP, content, found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.phrases import besides
+from ddpnb.recording.phrases import besides
 from tests.rules.divergence.steps import STEP, found, step
 from tests.rules.recordings import line
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.calls import NO_SITE
-from ddpnb.model.replicas import Model, Sample
+from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.replicas import Model, Sample
 from tests.rules.data.trainers import EVALUATE, LOOP, MADE, RANDOM, Trainer, content, found, recorded, subset
 from tests.rules.recordings import Rank, asked
 

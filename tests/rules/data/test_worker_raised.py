@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.facts.snapshot import Snapshot
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.data.worker_raised import worker_raised
 from ddpnb.rules.hangs.endings import RANK_RAISED, endings
 from ddpnb.rules.rule import findings_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.model.calls import CallState, Site
+from ddpnb.recording.calls import CallState, Site
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.rules.divergence.call_swaps import concurrent_use, order_swap
 from ddpnb.rules.engine import ask, rules
 from ddpnb.rules.rule import findings_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model import recording_file
-from ddpnb.model.events.data import JoinEntered
+from ddpnb.recording import recording_file
+from ddpnb.recording.events.data import JoinEntered
 from ddpnb.rules.divergence.replicas import replicas
 from ddpnb.rules.rule import findings_of
 from tests.recordings.scenario import FOLDER

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.phrases import besides
+from ddpnb.recording.phrases import besides
 from tests.rules.divergence.setups import WRAPPED, recorded, some, wraps
 from tests.rules.recordings import Rank, asked, group, line, record
 from tests.rules.training import NET, tensor

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from ddpnb.model.phrases import besides
-from ddpnb.model.recording import Recording
+from ddpnb.recording.phrases import besides
+from ddpnb.recording.recording import Recording
 from ddpnb.rules.divergence import numbers
 from tests.rules.divergence.steps import STEP, WRAPPED, backward, found, recorded, some, step
 from tests.rules.recordings import Rank, asked, group, line, record

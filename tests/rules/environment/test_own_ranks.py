@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.facts.patience import PATIENCE
+from ddpnb.recording.facts.patience import PATIENCE
 from tests.rules.recordings import Rank, diagnose, line, record
 
 SPAWN = "torch.multiprocessing.spawn"

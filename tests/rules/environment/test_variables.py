@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.findings import Hint
+from ddpnb.recording.findings import Hint
 from ddpnb.rules.environment import variables
 from tests.rules.environment.jobs import INIT, recorded
 from tests.rules.recordings import Script, asked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.findings import Hint
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.findings import Hint
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import FILE, Rank, Script, diagnose, line, only_finding, record
 
 LOOP = Script(

@@ -4,13 +4,13 @@ import signal
 
 import pytest
 
-from ddpnb.facts.endings import is_consequence, is_fence_stop
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import failures
-from ddpnb.model.calls import NO_SITE, CallState
-from ddpnb.model.ending import Ending
-from ddpnb.model.findings import Finding
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import NO_SITE, CallState
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.facts.endings import is_consequence, is_fence_stop
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import failures
+from ddpnb.recording.findings import Finding
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.hangs.endings import endings
 from tests.rules.recordings import TORCH_FRAME, Rank, diagnose, line, record
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.model.calls import CallState
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import CallState
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import TORCH_FRAME, Rank, asked, diagnose, line, record
 from tests.rules.training import NET
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import FILE, Rank, Script, group, line, only_finding, record, world_group
 
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.mismatches import first_mismatch
-from ddpnb.model.calls import CallState, Signature
-from ddpnb.model.findings import Finding, Hint
-from ddpnb.model.recording import Recording
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.calls import CallState, Signature
+from ddpnb.recording.facts.mismatches import first_mismatch
+from ddpnb.recording.findings import Finding, Hint
+from ddpnb.recording.recording import Recording
+from ddpnb.recording.stacks import Frame
 from ddpnb.rules.diagnose import diagnose
 from tests.rules.recordings import FILE, Rank, Script, failures, group, line, record
 

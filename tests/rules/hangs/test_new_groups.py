@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddpnb.model.calls import Group
+from ddpnb.recording.calls import Group
 from ddpnb.rules.diagnose import diagnose
 from tests.rules.recordings import Rank, line, record
 

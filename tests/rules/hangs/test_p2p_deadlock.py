@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from ddpnb.model import recording_file
-from ddpnb.model.calls import CallState
+from ddpnb.recording import recording_file
+from ddpnb.recording.calls import CallState
 from tests.recordings.scenario import FOLDER
 from tests.rules.recordings import Rank, Script, diagnose, group, line, only_finding, record, recorded
 

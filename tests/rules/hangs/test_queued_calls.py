@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ddpnb
-from ddpnb.model.calls import CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.reports import files, flight_recorder, together
 from tests.reports.dumps import call, dump, write
 from tests.rules.recordings import diagnose, group, line, recorded

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.ending import Ending
-from ddpnb.model.rank_state import RankState
-from ddpnb.model.recording import Process, RankRecord, Recording
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.ending import Ending
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Process, RankRecord, Recording
+from ddpnb.recording.stacks import Frame, Stack
+from ddpnb.render.views.board import tiles
+from ddpnb.render.views.status import status
 from ddpnb.rules import diagnose as module
-from ddpnb.views.board import tiles
-from ddpnb.views.status import status
 from tests.rules.recordings import Script, diagnose
 
 TORCH = "/venv/lib/python3.12/site-packages/torch"
@@ -225,6 +225,6 @@ def test_what_views_show():
 def test_it_is_the_same_from_a_file(tmp_path):
     taken = recording(rank(0, frame("reduce"), "all_reduce"), ended(1))
     taken.save(tmp_path / "a.ddpnb")
-    from ddpnb.model.recording_file import load
+    from ddpnb.recording.recording_file import load
 
     assert diagnose(load(tmp_path / "a.ddpnb")) == diagnose(taken)

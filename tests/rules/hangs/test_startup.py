@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.facts.init_facts import wrong_claims
-from ddpnb.facts.standings import standings
-from ddpnb.model.events.startup import InitProcessGroup
-from ddpnb.model.stacks import Frame
+from ddpnb.recording.events.startup import InitProcessGroup
+from ddpnb.recording.facts.init_facts import wrong_claims
+from ddpnb.recording.facts.standings import standings
+from ddpnb.recording.stacks import Frame
 from tests.rules.recordings import Rank, Script, diagnose, group, line, record
 
 INIT = line(5)

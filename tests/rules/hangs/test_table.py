@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ddpnb
-from ddpnb.facts.departures import Left
-from ddpnb.facts.snapshot import Snapshot
-from ddpnb.facts.stops import Awaited, Waits
+from ddpnb.recording.facts.departures import Left
+from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stops import Awaited, Waits
 from ddpnb.reports import files, flight_recorder, together
 from ddpnb.rules.hangs.table import TABLE
 from tests.recordings.scenario import FOLDER

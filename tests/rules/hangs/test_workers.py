@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ddpnb.model.recording import Child
-from ddpnb.model.stacks import Frame, Stack
+from ddpnb.recording.recording import Child
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.rules.hangs.blocked import BLOCKED_ELSEWHERE
 from tests.rules import recordings
 from tests.rules.recordings import FILE, Rank, diagnose, line, record

@@ -1,0 +1,241 @@
+"""The actions of buttons and forms. Each calls a method of World with the values of its form."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ddpnb import pitfalls
+from ddpnb.errors import UsageError
+from ddpnb.notebook import asked
+from ddpnb.notebook.tasks import Tasks
+from ddpnb.recording import phrases
+from ddpnb.world.breakpoints import Holding
+from ddpnb.world.faults import Injection
+from ddpnb.world.live import LiveRanks
+from ddpnb.world.run import Run
+from ddpnb.world.world import World
+
+Values = Mapping[str, str]
+_Armed = TypeVar("_Armed", Holding, Injection)
+_STEP_S = 5.0
+
+
+class Actions:
+    """The actions of a dashboard. ``take`` starts an action in the background.
+
+    Args:
+        world: the ranks to control.
+        tasks: runs the actions.
+        looked: called after an action, to refresh the dashboard.
+    """
+
+    def __init__(self, world: LiveRanks, tasks: Tasks, looked: Callable[[], None]) -> None:
+        self.world = world
+        self.tasks = tasks
+        self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
+        self._holds: list[tuple[Holding, Callable[[], bool]]] = []
+        self._injections: list[tuple[Injection, Callable[[], bool]]] = []
+        self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
+        self._looked = looked
+        self._does: dict[str, tuple[str, Callable[[Values], Any]]] = {
+            "hold": ("holding", lambda _: self._hold()),
+            "hold at": ("holding", self._hold_at),
+            "unhold": ("removing a hold", self._unhold),
+            "step": ("stepping", self._step),
+            "resume": ("resuming", lambda values: world.resume(asked.ranks(values))),
+            "release": ("releasing", lambda _: str(world.release())),
+            "restart": ("restarting ranks", self._restart),
+            "evaluate": ("evaluating", self._evaluate),
+            "inject": ("arming a fault", self._inject),
+            "heal": ("removing faults", self._heal),
+            "run": ("starting the script", self._run),
+            "pitfall": ("starting the pitfall", self._pitfall),
+            "begin": ("beginning start-up", lambda _: self._own.init()),
+            "step all": ("making a step of start-up", lambda _: self._startup().step(timeout=_STEP_S)),
+            "step these": ("making a step of start-up", self._step_these),
+            "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
+        }
+
+    def take(self, action: str, values: Values, place: str = "") -> bool:
+        """Start this action, whose answer is shown at this place; False if it is not an action on a World."""
+        if action not in self._does:
+            return False
+        what, does = self._does[action]
+        if action != "restart":
+            self._to_confirm = ()
+
+        def work() -> Any:
+            try:
+                return does(values)
+            finally:
+                self._looked()
+
+        # Steps of start-up are made beside one another: one that waits is what the next one is for.
+        self.tasks.start(what, work, place, again=action in ("release", "step these"))
+        return True
+
+    @property
+    def can_begin(self) -> bool:
+        """Whether these ranks can begin something else: a job that was started elsewhere runs its own program."""
+        return isinstance(self.world, World)
+
+    @property
+    def _own(self) -> World:
+        if not isinstance(self.world, World):
+            raise UsageError(
+                "this job was started elsewhere and runs its own program.",
+                "ddpnb.launch(n) starts ranks that run others.",
+            )
+        return self.world
+
+    # -- what is armed
+
+    @property
+    def holds(self) -> list[Holding]:
+        """The holds that were armed here and have not ended with their run."""
+        return self._left(self._holds)
+
+    @property
+    def injections(self) -> list[Injection]:
+        """The faults that were armed here and have not ended with their run."""
+        return self._left(self._injections)
+
+    def _left(self, armed: list[tuple[_Armed, Callable[[], bool]]]) -> list[_Armed]:
+        with self._lock:
+            armed[:] = [one for one in armed if not one[1]()]
+            return [one for one, _ in armed]
+
+    def _add(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed, over: Callable[[], bool]) -> None:
+        with self._lock:
+            armed.append((one, over))
+
+    def _drop(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed) -> None:
+        with self._lock:
+            armed[:] = [other for other in armed if other[0] is not one]
+
+    def _end(self) -> Callable[[], bool]:
+        """A function that says whether the run is over with which new holds and faults end: the current or the next.
+
+        A known outcome is not the end: hanging ranks are in their run until they are released.
+        """
+        at = self.world.last_run
+        going = at is not None and self._goes_on(at)
+
+        def over() -> bool:
+            last = self.world.last_run
+            return last is not None and (going or last is not at) and not self._goes_on(last)
+
+        return over
+
+    def _goes_on(self, run: Run) -> bool:
+        return any(map(run._monitor.is_in, range(self.world.size)))
+
+    # -- hold and step
+
+    def _hold(self) -> str:
+        until = self._end()
+        self._add(self._holds, self.world.hold(), until)
+        return "Armed: every rank stops before its next collective."
+
+    def _hold_at(self, values: Values) -> str:
+        until = self._end()
+        holding = self.world.hold(
+            values.get("before", "") or (),
+            ranks=asked.ranks(values),
+            seq=asked.whole(values, "seq"),
+            site=values.get("site", "").strip(),
+            when=values.get("when", "").strip(),
+            parted=bool(values.get("parted")),
+        )
+        self._add(self._holds, holding, until)
+        return f"Armed: {holding}."
+
+    def _unhold(self, values: Values) -> None:
+        number = asked.whole(values, "number", 0)
+        armed = self.holds
+        if number is not None and number < len(armed):
+            armed[number].remove()
+            self._drop(self._holds, armed[number])
+
+    def _step(self, values: Values) -> None:
+        self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), timeout=_STEP_S)
+
+    def _evaluate(self, values: Values) -> str:
+        if not values.get("expression", "").strip():
+            raise UsageError("no expression given.", "Enter one, such as loss.item().")
+        return str(self.world.evaluate(values["expression"].strip()))
+
+    def _restart(self, values: Values) -> str:
+        """Restart ranks; where that ends processes that could be released, only when it is asked for a second time."""
+        ranks = asked.ranks(values)
+        ending = (
+            tuple(rank for rank in self._own._restart.would_replace() if self._lives(rank)) if ranks is None else ()
+        )
+        if ending and self._to_confirm != ending:
+            self._to_confirm = ending
+            whose = f"{phrases.verb(ending, 'the process', 'the processes')} of {phrases.ranks(ending)}"
+            its = phrases.verb(ending, "its", "their")
+            return (
+                f"Click restart again to end {whose}, with {its} variables and models. Release interrupts what runs "
+                "there, and keeps them."
+            )
+        self._to_confirm = ()
+        return str(self._own.restart(ranks))
+
+    def _lives(self, rank: int) -> bool:
+        processes = self.world._ranks.processes
+        return processes.alive(rank) and not processes.stopped(rank)
+
+    # -- faults
+
+    def _inject(self, values: Values) -> str:
+        until = self._end()
+        injection = self.world.inject(asked.described(values), ranks=asked.ranks(values))
+        self._add(self._injections, injection, until)
+        return f"Armed: {injection}."
+
+    def _heal(self, values: Values) -> None:
+        number = asked.whole(values, "number", 0)
+        armed = self.injections
+        if number is None:
+            self.world.heal()
+            for one in armed:
+                self._drop(self._injections, one)
+        elif number < len(armed):
+            armed[number].heal()
+            self._drop(self._injections, armed[number])
+
+    # -- what to run
+
+    def _run(self, values: Values) -> None:
+        script = values.get("script", "").strip()
+        if not script:
+            raise UsageError("no script given.", "Enter its path, such as train.py.")
+        try:
+            arguments = shlex.split(values.get("arguments", ""))
+        except ValueError as error:
+            raise UsageError(f"cannot parse the arguments: {error}.") from None
+        self._own.run(script, *arguments, stream=None)
+
+    def _pitfall(self, values: Values) -> None:
+        story = pitfalls.get(values.get("name", ""))
+        if story.lacking:
+            raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
+        script = story.fixed if values.get("fixed") else story.broken
+        self._own.run(script, stream=None, fence=story.fence, patience=story.patience, end_after_patience=True)
+
+    # -- start-up
+
+    def _startup(self) -> Any:
+        if self.world.startup is None:
+            raise UsageError("start-up has not begun.", "Click 'begin start-up'.")
+        return self.world.startup
+
+    def _step_these(self, values: Values) -> None:
+        ranks = asked.ranks(values)
+        if ranks is None:
+            raise UsageError("no rank selected.", "Select the ranks that make their next step.")
+        self._startup().step(ranks, timeout=_STEP_S)

@@ -1,0 +1,261 @@
+"""The dashboard: the diagnosis, the ranks, the time line, and the parts below them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ddpnb.notebook.actions import Actions
+from ddpnb.notebook.findings import FindingActions
+from ddpnb.notebook.live import Live, Picture
+from ddpnb.notebook.panel import Panel
+from ddpnb.notebook.part import Context
+from ddpnb.notebook.parts import PARTS
+from ddpnb.notebook.state import present_state
+from ddpnb.notebook.tasks import Tasks
+from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.notebook.widgets.parts import Board, Card
+from ddpnb.notebook.widgets.timeline import Timeline
+from ddpnb.recording.calls import Call, CallState
+from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import Recording
+from ddpnb.render import board, controls, still
+from ddpnb.render.views import board as boards
+from ddpnb.render.views.present import Present
+from ddpnb.world.live import LiveRanks
+from ddpnb.world.run import Run
+
+_PASSING = ("running", "starting")
+_LOOKED_AT = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
+
+
+class Dashboard(Panel):
+    """The dashboard of live ranks. It updates itself; each button calls one of their methods in the background.
+
+    ``text`` is the content as plain text; ``parts``: those that unfold, by name.
+    """
+
+    def __init__(self, world: LiveRanks) -> None:
+        self.world = world
+        self._tasks = Tasks(self._refresh_controls)
+        self.actions = Actions(world, self._tasks, self._look)
+        self._kept_of: object = None  # what the saved state shows
+        self._outcome_of: object = None  # the run whose outcome is shown
+        self._card_of: object = None  # what the card shows
+        self._call: tuple[int, Call | None] | None = None  # that was selected in the time line
+        self._stood: object = None  # where the ranks stood when their stacks were asked for
+        self._kind = "world" if self.actions.can_begin else "job"
+        self._context = Context(world, self._tasks, self.actions, self._act, self._ask, self._show_run)
+        self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
+        self.card = Card(headline=False)
+        FindingActions(self.card, lambda: self._context.snapshot()[0], self._act)
+        self.board = Board(on_action=self._act)
+        self.timeline = Timeline(on_action=self._act, live=True)
+        self.detail = Fragment(label="what was chosen", on_action=self._act)
+        self.parts = {part.name: part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds}
+        shown = [part.widget for part in self.parts.values()]
+        super().__init__((self.head, self.card, self.card.fork, self.board, self.timeline, self.detail, *shown))
+        self._sources: dict[str, str] = {}  # of files, as the ranks ran them
+        for widget in self.box.children:
+            if isinstance(widget, Fragment):
+                widget.sources = self._sources
+        self._beating = (self.head, self.timeline, self.board, *shown)
+        self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
+        self._tasks.draw()
+        self._live.start()
+
+    # -- what is shown
+
+    def stop(self) -> None:
+        """Stop updating; the content stays."""
+        self._live.stop()
+
+    def _beat(self) -> None:
+        if self.world.closed:
+            self._tasks.draw()
+            return
+        for widget in self._beating:
+            if widget.live:
+                widget.beat()
+
+    def _show(self, picture: Picture) -> None:
+        """Show a new picture; called on the polling thread."""
+        self._context.picture = picture
+        now = self._context.present = present_state(self.world, self.actions, picture)
+        run, recording, diagnosis = picture.run, now.recording, now.diagnosis
+        self.board.live = not self.world.closed
+        if picture.fresh:
+            self._context.shown = None
+        if self._context.shown is not None:  # an earlier run: nothing of it changes
+            self._tasks.draw()
+            return
+        self.board.show_tiles(now.tiles, recording)
+        if picture.fresh:
+            name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
+            self.timeline.begin(recording, diagnosis, name, began_ns)
+            self._call = None
+            if self._outcome_of is not None:  # not the first run that this dashboard shows
+                self._tasks.forget()
+        elif picture.lost:
+            self.timeline.lose()
+        held = {
+            rank: [one for one in record.calls if one.state is CallState.HELD]
+            for rank, record in recording.ranks.items()
+        }
+        self.timeline.add(
+            {rank: (*picture.calls.get(rank, ()), *held.get(rank, ())) for rank in recording.ranks},
+            recording,
+            diagnosis,
+            recording.taken_ns,
+        )
+        for part in self.parts.values():
+            if picture.fresh:
+                part.run_began()
+            part.show_picture(picture)
+        self._show_card(run, now)
+        self._show_detail()
+        if (run, diagnosis is not None) != self._outcome_of:
+            self._outcome_of = (run, diagnosis is not None)
+            self._show_outcome(diagnosis)
+        self._look_closer(now)
+        self._tasks.draw()
+
+    def _show_run(self, run: Run | None) -> None:
+        """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now."""
+        recording = run.recording if run is not None else None
+        self._context.shown = run if recording is not None else None
+        self._call = self._card_of = None
+        if run is None or recording is None:
+            self._outcome_of = None
+            self._live.restart()
+            return
+        diagnosis = run.diagnosis
+        self.card.show_diagnosis(diagnosis, f"Run {run.number} ({run.what}), as it was: {controls.words(run.outcome)}")
+        self.board.show_recording(recording, diagnosis)
+        self.timeline.show(recording, diagnosis)
+        self.detail.show(board.detail(recording, self.board.chosen))
+        self._show_recording(recording, diagnosis)
+        self._tasks.draw()
+
+    def _show_card(self, run: Run | None, now: Present) -> None:
+        """The findings of the last run, which say so when it is over; while it runs, what was warned of."""
+        diagnosis = now.diagnosis or (run._monitor.warned if run is not None else None)
+        shown = run, diagnosis.findings if diagnosis is not None else None, now.over
+        if shown != self._card_of:
+            self._card_of = shown
+            over = f"Last run ({run.number}): {controls.words(now.last)}" if run is not None and now.over else ""
+            self.card.show_diagnosis(diagnosis, over)
+
+    def _show_detail(self) -> None:
+        """The last calls of the chosen rank, or the call that was selected in the time line."""
+        if self._call is not None:
+            self.detail.show(board.call(*self._call))
+        elif self._context.shown is not None and self._context.shown.recording is not None:
+            self.detail.show(board.detail(self._context.shown.recording, self.board.chosen))
+        elif self._context.present is not None:
+            self.detail.show(board.detail(self._context.present.recording, self.board.chosen))
+
+    def _show_outcome(self, diagnosis: Diagnosis | None) -> None:
+        """The outcome of a run is known, or another run has begun."""
+        recording = self.world.last_run.recording if self.world.last_run is not None else None
+        if diagnosis is not None and recording is not None:
+            self._show_recording(recording, diagnosis)
+        for part in self.parts.values():
+            part.outcome_known(diagnosis)
+
+    def _show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
+        self._sources.update(recording.sources)
+        for part in self.parts.values():
+            part.show_recording(recording, diagnosis)
+
+    def _look_closer(self, now: Present) -> None:
+        """Held ranks that stopped at another place: read their variables."""
+        stands = tuple((tile.ranks, tile.doing) for tile in now.tiles if tile.state in _LOOKED_AT)
+        if any(tile.state is RankState.HELD for tile in now.tiles) and stands != self._stood:
+            self._ask()
+        self._stood = stands
+
+    def _refresh_controls(self) -> None:
+        """Update the controls and the result of the last action; called by ``Tasks.draw``."""
+        head = self._head()
+        words = f"{self._kind} of {head.description}: {head.state}"
+        self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
+        for part in self.parts.values():
+            part.refresh(head)
+        now = self.world.last_run, head.activity, head.last
+        if now != self._kept_of and head.activity not in _PASSING:
+            self._kept_of = now
+            self.kept.changed(urgent=head.activity not in ("idle", "held") or head.last not in ("", "ok"))
+
+    def state(self) -> tuple[str, str]:
+        run, now = self.world.last_run, self._context.present
+        diagnosis = now.diagnosis if now is not None else None
+        recording = (run.recording if run is not None else None) or (now.recording if now is not None else None)
+        tiles = now.tiles if now is not None else ()
+        title = self.head.text.partition("\n")[0]
+        html = still.state(title, diagnosis=diagnosis, tiles=tiles, recording=recording)
+        return html, self.text
+
+    def _head(self) -> controls.Head:
+        now, closed = self._context.present, self.world.closed
+        shown = self._context.shown
+        of_past = (f"below: run {shown.number} as it was",) if shown is not None else ()
+        activity = "closed" if closed else now.activity if now is not None else "idle"
+        return controls.Head(
+            title=self._kind,
+            can_begin=self.actions.can_begin,
+            description=self.world._ranks.description,
+            activity=activity,
+            last=now.last if now is not None else "",
+            details=(*(now.details if now is not None and not closed else ()), *of_past),
+            alive=not closed,
+            in_run=now is not None and not closed and now.busy,
+            held=activity == "held",
+            busy=self._tasks.busy,
+            answer=self._tasks.answer(""),
+        )
+
+    # -- what somebody does
+
+    def _act(self, action: str, values: Mapping[str, str], place: str = "") -> None:
+        if self.actions.take(action, values, place) or any(part.act(action, values) for part in self.parts.values()):
+            return
+        if action == "why":
+            self._tasks.start("diagnosing", self._why)
+        elif action == "rank" and values.get("rank", "").isdecimal():
+            self._choose(int(values["rank"]))
+        elif action == "select":
+            self._select(values)
+
+    def _look(self) -> None:
+        self._live.hurry()
+
+    def _why(self) -> str:
+        run = self.world.last_run
+        if run is None:
+            return "Nothing has run yet."
+        diagnosis = run.diagnosis
+        if run._monitor.diagnosis is None:
+            self.card.show_diagnosis(diagnosis, "Now")
+        recording = self.world.snapshot()
+        self._show_recording(recording, diagnosis)
+        return "" if diagnosis.findings else "No problems found yet: " + board.headline(boards.tiles(recording)) + "."
+
+    def _ask(self) -> None:
+        """Read the stacks and variables of the ranks, or show those of the run that is over."""
+        ask = self._context.snapshot
+        self._tasks.start("reading stacks and variables", lambda: self._show_recording(*ask()), quiet=True)
+
+    def _choose(self, rank: int) -> None:
+        """Show or hide the details of a rank."""
+        self.board.chosen = None if self.board.chosen == rank else rank
+        self._call = None
+        self._show_detail()
+        self._look()
+
+    def _select(self, values: Mapping[str, str]) -> None:
+        """A call was selected in the time line: show its line."""
+        rank, number = values.get("rank", ""), values.get("number", "")
+        if rank.isdecimal() and number.isdecimal():
+            self._call = int(rank), self.timeline.lanes.call(int(rank), int(number))
+            self._show_detail()

@@ -1,0 +1,177 @@
+"""Widgets that show a Recording: findings, ranks, variables, source."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ddpnb.errors import UsageError
+from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.notebook.widgets.view import Action
+from ddpnb.recording.findings import Diagnosis, Finding
+from ddpnb.recording.recording import Recording
+from ddpnb.render import as_html, as_text, board, card, markup, parting, source_lines, variables
+from ddpnb.render.views import board as boards
+from ddpnb.render.views import frame_variables
+from ddpnb.render.views.frame_variables import SideBySide
+from ddpnb.render.views.source_lines import SourceView, source_view
+
+
+class Card(Fragment):
+    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix.
+
+    ``fork``: a widget of its own, to be shown below, with where the ranks part.
+    """
+
+    def __init__(
+        self, diagnosis: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
+    ) -> None:
+        super().__init__(label="diagnosis", on_action=on_action)
+        self.fork = Fragment(label="where ranks part")
+        self._headline = headline
+        self._drawing = threading.RLock()  # what is below the findings changes on other threads than the findings
+        self.diagnosis: Diagnosis | None = None
+        self._of = ""
+        #: gives what stands at the end of the card of a finding, as HTML
+        self.below: Callable[[int, Finding], str] = lambda *_: ""
+        self.show_diagnosis(diagnosis)
+
+    def redraw(self) -> None:
+        """What stands below the findings has changed."""
+        with self._drawing:
+            self.show_diagnosis(self.diagnosis, self._of)
+
+    def show_diagnosis(self, diagnosis: Diagnosis | None, of: str = "") -> None:
+        """Show this diagnosis; ``of``: of what, as a heading, such as ``Last run: hang``."""
+        with self._drawing:
+            self.diagnosis, self._of = diagnosis, of
+            if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
+                self.show("")
+                self.fork.show("")
+                return
+            html = card.html(diagnosis, headline=self._headline, below=self.below, parted=False)
+            text = card.text(diagnosis, parted=False)
+            self.fork.show_blocks(*parting.forks(diagnosis.findings))
+            heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
+            self.show(heading + html, f"{of}\n{text}" if of else text)
+
+
+class Board(Fragment):
+    """A tile per rank: what it does, since when, where, and its resource use. Ranks that do the same can share a tile."""
+
+    def __init__(
+        self, recording: Recording | None = None, diagnosis: Diagnosis | None = None, on_action: Action | None = None
+    ) -> None:
+        super().__init__(label="rank board", title="Ranks", on_action=on_action)
+        self.chosen: int | None = None
+        if recording is not None:
+            self.show_recording(recording, diagnosis)
+
+    def show_recording(self, recording: Recording, diagnosis: Diagnosis | None = None) -> None:
+        self.show_tiles(boards.tiles(recording, diagnosis.findings if diagnosis is not None else ()), recording)
+
+    def show_tiles(self, tiles: Sequence[boards.Tile], recording: Recording) -> None:
+        """Show these tiles of the recording."""
+        self.show(board.board(tiles, recording.host, self.chosen), partial(board.text, tiles))
+
+
+class Variables(Fragment):
+    """The same frame of all ranks side by side; variables that differ are marked.
+
+    Args:
+        recording: what to show.
+        on_unfolded: called when the part is opened.
+        on_open: called with the path of a variable that is to be opened, if these ranks can be asked;
+            ``show_inside()`` then shows what they answer.
+    """
+
+    def __init__(
+        self,
+        recording: Recording | None = None,
+        on_unfolded: Callable[[], None] | None = None,
+        on_open: Callable[[str], None] | None = None,
+    ) -> None:
+        super().__init__(
+            label="variables of all ranks",
+            title="Variables by rank",
+            folds=True,
+            on_action=self._toggle,
+            on_unfolded=on_unfolded,
+        )
+        self._on_open = on_open
+        self._frames: SideBySide | None = None
+        self._inside: dict[str, SideBySide] = {}
+        if recording is not None:
+            self.show_recording(recording)
+
+    def show_recording(self, recording: Recording) -> None:
+        """Show another moment. What was open is closed: it was of the moment before."""
+        frames = frame_variables.side_by_side(recording)
+        if frames != self._frames:
+            self._inside.clear()
+        self._frames = frames
+        self._draw()
+
+    def show_inside(self, found: SideBySide | None) -> None:
+        """Show what is inside a variable."""
+        if found is not None:
+            self._inside[found.path] = found
+            self._draw()
+
+    def _toggle(self, action: str, values: Mapping[str, str]) -> None:
+        path = values.get("path", "")
+        if action != "open" or not path or self._on_open is None:
+            return
+        if path not in self._inside:
+            self._on_open(path)
+            return
+        for one in [one for one in self._inside if one == path or one.startswith((f"{path}.", f"{path}["))]:
+            del self._inside[one]
+        self._draw()
+
+    def _draw(self) -> None:
+        opens = self._on_open is not None
+        shown = as_html.html(*variables.document(self._frames, self._inside, opens=opens))
+        inside = [as_text.text(*variables.document(part)) for part in self._inside.values()]
+        self.show(shown, "\n".join([variables.summary(self._frames), *inside]))
+
+
+class Source(Fragment):
+    """A file with a column for each rank that ran its lines, and lists of files and parts of the run to choose from."""
+
+    def __init__(self, recording: Recording | None = None, on_unfolded: Callable[[], None] | None = None) -> None:
+        super().__init__(
+            label="executed lines",
+            title="Source: which ranks ran which line",
+            folds=True,
+            on_action=self._choose,
+            on_unfolded=on_unfolded,
+        )
+        self._recording = recording
+        self._view: SourceView | None = None
+        self._file: str | None = None  # that was chosen
+        self._window: int | str = -1
+        self._whole = False
+        if recording is not None:
+            self.show_recording(recording)
+
+    def show_recording(self, recording: Recording) -> None:
+        """Show what is chosen of another recording; what it does not have is chosen no longer."""
+        try:
+            view = source_view(recording, self._file, self._window)
+        except UsageError:
+            self._file, self._window = None, -1
+            view = source_view(recording)
+        self._recording, self._view = recording, view
+        self.show(source_lines.html(view, choices=True, whole=self._whole), source_lines.text(view))
+
+    def _choose(self, action: str, values: Mapping[str, str]) -> None:
+        if self._recording is None or self._view is None:
+            return
+        file = values.get("file", "")
+        if file.isdecimal() and int(file) < len(self._view.files):
+            self._file = self._view.files[int(file)]
+        self._window = next((one for one, _ in self._view.windows if str(one) == values.get("window")), self._window)
+        self._whole = {"more": True, "fewer": False}.get(action, self._whole)
+        self.show_recording(self._recording)

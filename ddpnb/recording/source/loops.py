@@ -1,0 +1,80 @@
+"""The loops around a line of the user's source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+
+from ddpnb.recording.calls import Site
+from ddpnb.recording.source.branches import FUNCTIONS, LOOPS, path_of, span
+
+Loop = ast.For | ast.AsyncFor | ast.While
+
+
+def loops_of(source: str, line: int) -> list[Loop]:
+    """The loops around ``line`` in its function, innermost first; a ``while`` holds its condition."""
+    loops: list[Loop] = []
+    for node, arm in reversed(path_of(source, line)):
+        if isinstance(node, FUNCTIONS) and arm == "body":
+            break
+        if isinstance(node, LOOPS) and (arm == "body" or (isinstance(node, ast.While) and not arm)):
+            loops.append(node)
+    return loops
+
+
+def loop_around(source: str, line: int) -> tuple[int, int] | None:
+    """First and last line of the innermost loop around ``line`` in its function."""
+    loops = loops_of(source, line)
+    return span(loops[0]) if loops else None
+
+
+def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:
+    """Whether every whole iteration of the loops around a path, callers included, comes to its end.
+
+    Not if a line of it is in a branch, in a ``try`` or ``with`` that may swallow an exception, or after something
+    that may leave the iteration (``continue``) or the function (``return``). Lines outside of all loops do not count.
+
+    Args:
+        sources: the text of the user's files.
+        path: the lines by which the call was reached, outermost first.
+    """
+    looped = False
+    for site in path:
+        within = path_of(sources.get(site.file, ""), site.line)
+        if not within:
+            return False
+        own = max((depth for depth, (node, _) in enumerate(within) if isinstance(node, FUNCTIONS)), default=0)
+        loops = [
+            depth
+            for depth, (node, arm) in enumerate(within)
+            if depth > own and isinstance(node, LOOPS) and arm == "body"
+        ]
+        if not looped and not loops:
+            continue
+        # A function that is called in a loop is a part of its iteration.
+        first = own if looped else loops[0]
+        looped = True
+        if any(isinstance(node, _MAY_SWALLOW) for node, arm in within[first + 1 :] if arm):
+            return False
+        if any(_may_be_left(within[depth][0], site.line) for depth in {first, *loops}):
+            return False
+    return looped
+
+
+_MAY_SWALLOW = (ast.If, ast.Try, ast.TryStar, ast.Match, ast.match_case, ast.With, ast.AsyncWith)
+
+
+def _may_be_left(holder: ast.AST, line: int) -> bool:
+    """Whether a ``continue`` of this loop, or a ``return``, of the loop or the function, may come before ``line``."""
+    waiting = list(ast.iter_child_nodes(holder))
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.Continue, ast.Return)):
+            before = node.lineno < line
+            if before or (isinstance(node, ast.Return) and isinstance(holder, LOOPS)):
+                return True
+        if isinstance(node, LOOPS):  # its own jumps; a return inside still leaves
+            waiting += [part for part in ast.walk(node) if isinstance(part, ast.Return)]
+        elif not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            waiting += ast.iter_child_nodes(node)
+    return False

@@ -1,0 +1,65 @@
+"""The head of the dashboard of a Recording, and the result of its re-enactment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ddpnb.render import answers, controls, markup
+from ddpnb.render.answers import Answer
+from ddpnb.studies.reenactment import words as reenactment
+from ddpnb.studies.reenactment.agreement import Agreement
+from ddpnb.studies.reenactment.plan import Plan
+
+
+def head(
+    read: str, *, script: str, actions: bool, live: bool, busy: Sequence[str] = (), said: str = "", bad: bool = False
+) -> str:
+    """What was read, and the buttons.
+
+    Args:
+        read: a sentence; empty: ddpnb has recorded it itself.
+        script: the name of the file to export to.
+        actions: there is something to re-enact and to export.
+        live: it was re-enacted, and the ranks live.
+        busy: actions in progress.
+        said: the result of the last action.
+        bad: it is an error.
+    """
+    kind = "Reported hang" if read else "Recording"
+    title = f'<div class="row head"><b>{kind}</b><span class="space"></span>{controls.KEYS}</div>' + (
+        f'<p class="faint">{markup.text(read)}</p>' if read else ""
+    )
+    free = not busy
+    end = markup.button("end the live ranks", "end", image="gone", enabled=free) if live else ""
+    again = "re-enact again" if live else "re-enact"
+    form = markup.form(
+        "export",
+        markup.button(again, "reenact", image="go", enabled=free, title="make the same calls on live ranks, here"),
+        end,
+        '<span class="space"></span>',
+        markup.button("save", "save", enabled=free, title="write all that is known to a file, for ddpnb.load()"),
+        markup.field("script", "script", script, size=16),
+        markup.button(
+            "export", "export", enabled=free, title="write a script of plain torch that hangs in the same way"
+        ),
+        below=True,
+    )
+    return title + (form if actions else "") + (answers.html(Answer(tuple(busy), said, bad)) if busy or said else "")
+
+
+def result(plan: Plan, agreement: Agreement | None, script: str) -> str:
+    """Whether the live ranks give the finding of the recording, which ranks they stand for, and what they run.
+
+    Args:
+        plan: of the re-enactment.
+        agreement: None: not known yet.
+        script: its text.
+    """
+    image, role = ("compute", "note") if agreement is None else ("done", "ok") if agreement.same else ("why", "warning")
+    text = markup.text(reenactment.headline(plan, agreement))
+    shown = f'<pre tabindex="0" aria-label="script">{markup.text(script)}</pre>'
+    return (
+        f'<h3>Re-enactment</h3><div class="{role}" role="status">{markup.icon(image)} <b>{text}</b></div>'
+        + markup.items(map(markup.text, reenactment.notes(plan, agreement)), "notes")
+        + markup.folded("The script that the live ranks run", shown)
+    )

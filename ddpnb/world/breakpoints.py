@@ -1,0 +1,222 @@
+"""Hold, step, resume: stop ranks before a collective, and let them continue, one call at a time or freely."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddpnb.errors import UsageError, WorldError
+from ddpnb.recording import arguments, phrases, verbs
+from ddpnb.recording.holds import NEEDS_3_12, Hold
+from ddpnb.recording.rank_state import RankState
+from ddpnb.render.views.status import RankStatus
+from ddpnb.world.inspection import Inspection
+from ddpnb.world.ranks import Ranks
+from ddpnb.world.results import WorldStatus
+
+_STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
+_MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
+_TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
+_STANDING = (RankState.HELD, RankState.ENDED, RankState.WAITING, RankState.IDLE)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """An armed hold. ``wait()`` returns when ranks are held; ``remove()`` disarms it."""
+
+    hold: Hold
+    ranks: tuple[int, ...]
+    _breakpoints: Breakpoints
+
+    def wait(self, timeout: float | None = None) -> WorldStatus:
+        """Wait until each of its ranks is held, has ended, or waits for a held rank.
+
+        Args:
+            timeout: seconds to wait at most; None: no limit.
+
+        Returns:
+            What every rank is doing then.
+
+        Raises:
+            UsageError: ``timeout`` is no number of seconds.
+
+        Example:
+            >>> world.hold("all_reduce").wait(10).held
+            (0, 1, 2, 3)
+        """
+        return self._breakpoints.wait_until_still(self.ranks, timeout)
+
+    def remove(self) -> None:
+        """Disarm it. Held ranks stay held until ``world.step()`` or ``world.resume()``.
+
+        Raises:
+            WorldError: the World is closed, or a rank is unresponsive.
+
+        Example:
+            >>> holding = world.hold(ranks=1)
+            >>> holding.remove()
+        """
+        self._breakpoints.remove(self)
+
+    def __str__(self) -> str:
+        return f"hold {self.hold} on {phrases.ranks(self.ranks)}"
+
+    __repr__ = __str__
+
+
+class Breakpoints:
+    """Holds ranks before collectives, and lets them continue."""
+
+    def __init__(self, ranks: Ranks, inspection: Inspection) -> None:
+        self._ranks = ranks
+        self._inspection = inspection
+        self._armed: list[tuple[Holding, bool]] = []  # for the next run, and whether they outlive it
+
+    def hold(self, hold: Hold, ranks: int | Iterable[int] | None, *, keep: bool) -> Holding:
+        """See ``World.hold``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
+            if hold.parted and ranks is not None and len(chosen) < 2:
+                raise UsageError(
+                    "One rank alone cannot part from others.", "Give two or more, or none to compare all of them."
+                )
+            if hold.parted and not hasattr(sys, "monitoring"):
+                raise UsageError(NEEDS_3_12)
+            self._ranks.send_all(verbs.Hold())  # suspends the time-outs of ranks that will wait
+            self._ranks.send(chosen, verbs.Hold(hold=hold.to_json(), keep=keep))
+            holding = Holding(hold, chosen, self)
+            if keep or not set(chosen) <= set(self._ranks.busy()):
+                self._armed.append((holding, keep))
+        return holding
+
+    def step(self, n: int, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
+        """See ``World.step``."""
+        arguments.seconds("timeout", timeout, least=0)
+        if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**31:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UsageError(
+                f"n must be at least 1 collective, not {arguments.short(n)}.", "world.resume() lets it continue."
+            )
+        with self._ranks.lock:
+            self._ranks.check_open()
+            states = self._inspection.states()
+            chosen = self._held_ranks(ranks, states)
+            waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
+            self._ranks.send(chosen, verbs.Step(count=n))
+        return self.wait_until_still(chosen, timeout, waiting)
+
+    def resume(self, ranks: int | Iterable[int] | None) -> None:
+        """See ``World.resume``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            chosen = self._ranks.chosen(ranks)
+            self._armed = [
+                (holding, keep)
+                for holding, keep in self._armed
+                if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
+            ]
+            try:
+                self._ranks.send(chosen, verbs.Resuming())
+            finally:
+                self._ranks.send(chosen, verbs.Resume())
+            self._restore_timeouts()
+
+    def remove(self, holding: Holding) -> None:
+        """See ``Holding.remove``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            self._armed = [one for one in self._armed if one[0] != holding]
+            alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
+            self._ranks.send(alive, verbs.Unhold(hold=holding.hold.to_json()))
+            self._restore_timeouts()
+
+    def hand_over(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """The holds for each of these ranks, which apply them with their next request.
+
+        ``unhurried``: any rank is held or may be, so that time-outs are suspended on all.
+        """
+        others = [rank for rank in self._ranks.busy() if rank not in ranks]
+        unhurried = bool(self._armed) or _in_force(self._ranks.ask(others, verbs.Gate()))
+        orders = {
+            rank: {
+                "holds": [(one.hold.to_json(), keep) for one, keep in self._armed if rank in one.ranks],
+                "unhurried": unhurried,
+            }
+            for rank in ranks
+        }
+        self._drop_ended()
+        return orders
+
+    def released(self, unresponsive: Iterable[int]) -> None:
+        """The ranks were released: the holds of their run have ended."""
+        self._drop_ended()
+        self._restore_timeouts(unresponsive=unresponsive)
+
+    def _drop_ended(self) -> None:
+        self._armed = [(holding, keep) for holding, keep in self._armed if keep]
+
+    def _restore_timeouts(self, unresponsive: Iterable[int] = ()) -> None:
+        """Restore the time-outs of the groups when no hold is armed and no rank is held.
+
+        Args:
+            unresponsive: ranks that need not be asked.
+        """
+        gates = self._ranks.ask([rank for rank in self._ranks.alive() if rank not in unresponsive], verbs.Gate())
+        if not self._armed and not _in_force(gates):
+            self._ranks.ask(list(gates), verbs.Hurry())
+
+    def _held_ranks(self, ranks: int | Iterable[int] | None, states: Iterable[RankStatus]) -> tuple[int, ...]:
+        chosen = self._ranks.chosen(ranks)
+        held = {one.rank for one in states if one.state is RankState.HELD}
+        if ranks is None and held:
+            return tuple(rank for rank in chosen if rank in held)
+        free = [rank for rank in chosen if rank not in held]
+        if free:
+            raise WorldError(
+                f"{phrases.ranks(free, True)} {phrases.verb(free, 'is', 'are')} not held.",
+                "world.hold() stops ranks before their next collective; world.status() shows where they are.",
+            )
+        return chosen
+
+    def wait_until_still(self, ranks: Sequence[int], timeout: float | None, others: Sequence[int] = ()) -> WorldStatus:
+        """Wait until these ranks no longer progress: they are held, ended, or wait for others.
+
+        Args:
+            ranks: which ranks.
+            timeout: seconds; None: no limit.
+            others: ranks that may continue with them; they get a moment to stop too.
+        """
+        began = time.monotonic()
+        deadline = None if timeout is None else began + arguments.seconds("timeout", timeout, least=0)
+        known: dict[int, tuple[RankStatus, float]] = {}
+        tick = _TICK_S
+        while True:
+            now = time.monotonic()
+            shown = {one.rank: one for one in self._inspection.states()}
+            busy = set(self._ranks.busy())
+            followed = [*ranks, *others] if now - began < _MOMENT_S else ranks
+            for rank in followed:
+                if rank not in known or known[rank][0] != shown[rank]:
+                    known[rank] = shown[rank], now
+            moving = [
+                rank
+                for rank in followed
+                if (one := known[rank][0]).state not in _STANDING
+                or (one.state is RankState.IDLE and rank in busy)  # it is about to begin
+                or (one.state is RankState.WAITING and now - known[rank][1] < _STILL_S)
+            ]
+            held = any(one.state is RankState.HELD for one in shown.values())
+            if (not moving and (held or all(shown[rank].state is RankState.ENDED for rank in ranks))) or (
+                deadline is not None and now >= deadline
+            ):
+                return WorldStatus(tuple(shown.values()))
+            time.sleep(tick)
+            tick = min(_SLOWEST_TICK_S, tick * 1.05)
+
+
+def _in_force(gates: Mapping[int, verbs.GateState]) -> bool:
+    """Whether a hold is armed on one of these ranks, or one is held."""
+    return any(gate.holds or gate.pause or gate.held for gate in gates.values())

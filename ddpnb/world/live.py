@@ -1,0 +1,453 @@
+"""What one does to live ranks, however they were started: look at them, hold and step them, inject faults, release them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from ddpnb.recording import arguments
+from ddpnb.recording.faults import Fault
+from ddpnb.recording.files import check_writable
+from ddpnb.recording.holds import Hold
+from ddpnb.recording.recording import Recording
+from ddpnb.render.parting import Partings
+from ddpnb.render.source_lines import SourceLines
+from ddpnb.world.breakpoints import Breakpoints, Holding
+from ddpnb.world.comparison import Comparison
+from ddpnb.world.faults import Faults, Injection
+from ddpnb.world.inspection import Inspection
+from ddpnb.world.ranks import Ranks
+from ddpnb.world.release import RELEASE_S, Freed, Releasing
+from ddpnb.world.results import Evaluations, FrameDiff, WorldStatus
+from ddpnb.world.run import Run
+from ddpnb.world.startup import Startup
+from ddpnb.world.tensors import TensorByRank
+
+
+class LiveRanks:
+    """Ranks that live: those of a ``World``, or of a ``Job`` that was started elsewhere."""
+
+    _name = "world"  # what examples call it
+
+    def __init__(self, ranks: Ranks) -> None:
+        # Panels and magics use these parts; users call the methods below.
+        self._ranks = ranks
+        self._inspection = Inspection(ranks)
+        self._breakpoints = Breakpoints(ranks, self._inspection)
+        self._faults = Faults(ranks)
+        self._releasing = Releasing(ranks, self._breakpoints, self._name, ranks.backend)
+
+    # -- what they are
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._ranks.size
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close()`` has been called."""
+        return self._ranks.closed
+
+    @property
+    def last_run(self) -> Run | None:
+        """The last run that was started; None if there was none."""
+        return self._ranks.last_run
+
+    @property
+    def runs(self) -> list[Run]:
+        """The last runs, at most 12, in the order in which they began. ``ddpnb.compare_runs()`` compares two."""
+        return list(self._ranks.runs)
+
+    @property
+    def startup(self) -> Startup | None:
+        """The last start-up in steps (see ``init()``); None if there was none, or a script has run since."""
+        return self._ranks.startup
+
+    def pids(self) -> list[int]:
+        """The process of each rank.
+
+        Returns:
+            Process IDs, in rank order.
+
+        Example:
+            >>> world.pids()
+            [4711, 4712]
+        """
+        return [self._ranks.processes.pid(rank) for rank in range(self.size)]
+
+    def status(self) -> WorldStatus:
+        """What every rank is doing, one line per rank.
+
+        Returns:
+            A table; ``status[rank].state`` is one word.
+
+        Raises:
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.status()[1].state
+            'waiting'
+        """
+        return self._inspection.status()
+
+    def snapshot(self) -> Recording:
+        """Record this moment: events, calls in flight, and stacks with the locals of user frames.
+
+        Returns:
+            A Recording, which ``ddpnb.diagnose()`` and ``ddpnb.show()`` take.
+
+        Raises:
+            WorldError: the World is closed.
+
+        Example:
+            >>> ddpnb.diagnose(world.snapshot()).outcome
+            'hang'
+        """
+        return self._inspection.snapshot()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a Recording of this moment to a file: see ``Recording.save()``. ``ddpnb.load()`` reads it.
+
+        Args:
+            path: a file that does not exist yet, or is replaced.
+
+        Raises:
+            UsageError: the file could not be written there.
+            CannotWrite: the disk is full.
+
+        Example:
+            >>> world.save("hang.ddpnb")
+        """
+        check_writable(path)
+        self.snapshot().save(path)
+
+    def evaluate(
+        self, expression: str, *, ranks: int | Iterable[int] | None = None, frame: int = 0, timeout: float = 5.0
+    ) -> Evaluations:
+        """Evaluate an expression on ranks: in the current user frame, or on idle ranks with the variables of cells.
+
+        Args:
+            expression: Python; it runs on the rank, with all its side effects.
+            ranks: which ranks; by default all that are alive.
+            frame: 0 for the innermost user frame, 1 for its caller, ...
+            timeout: seconds to wait for the result; after that the evaluation continues in its own thread.
+
+        Returns:
+            rank -> ``Evaluation``, with the text and, for plain Python objects, the value.
+
+        Raises:
+            UsageError: not a valid expression, or an unknown rank.
+            WorldError: the World is closed, or one of these ranks is dead.
+
+        Example:
+            >>> world.evaluate("loss.item()").values_by_rank
+            {0: 0.25, 1: 0.31}
+        """
+        return self._inspection.evaluate(expression, ranks, frame, timeout)
+
+    def diff(self, frame: int = 0, name: str = "") -> FrameDiff:
+        """Compare the variables of the same frame on all ranks, side by side, also while the ranks hang.
+
+        Modules, functions and classes are shown only where they differ.
+
+        Args:
+            frame: 0 for the innermost function that most ranks are in, 1 for its caller, ...
+            name: a variable to open: what is inside it, one level deep. A path opens a part of it, as in
+                ``"args.model"``, ``"batch['image']"``, ``"optimizer.param_groups[0]"``.
+
+        Returns:
+            A table; ``differing`` has the variables that differ.
+
+        Raises:
+            UsageError: ``frame`` is not a whole number, or ``name`` is not a text.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.diff().differing
+            {'step': {0: '4', 1: '3'}}
+            >>> world.diff(name="args").differing
+            {'.lr': {0: '0.1', 1: '0.01'}}
+        """
+        return self._inspection.diff(frame, name)
+
+    def tensor(
+        self,
+        name: str,
+        frame: int | None = 0,
+        *,
+        ranks: int | Iterable[int] | None = None,
+        timeout: float = 5.0,
+    ) -> TensorByRank:
+        """A tensor on each rank: type, shape, minimum, maximum, mean, norm, NaN, histogram, and where two ranks differ.
+
+        Works while ranks train, are held, wait or hang, without a collective. The tensor is only read, on the CPU where it
+        lies there; of a tensor on a GPU, what is in its memory now. No code of the script runs: attributes and items are read
+        where they lie, and what is computed (a property, a call) is refused; ``evaluate()`` takes any expression.
+
+        Args:
+            name: a variable followed by attributes and items (``"loss"``, ``"model.fc.weight.grad"``, ``"grads['x']"``), or
+                a tensor of a followed model: a parameter or buffer (``"fc.weight"``), its gradient (``"fc.weight.grad"``), or
+                a state of its optimizer (``"fc.weight.exp_avg"``).
+            frame: 0 for the innermost user frame, 1 for its caller, ...; None: only tensors of followed models. On idle ranks
+                the variables of cells.
+            ranks: which ranks; all by default.
+            timeout: seconds that a rank may take to read it. Of more than 16.7 million elements, parts are read that lie
+                evenly over the tensor.
+
+        Returns:
+            rank -> ``TensorFacts``, the groups of equal ranks, and where two of them differ.
+
+        Raises:
+            UsageError: the name is no path, no rank has such a tensor, or an unknown rank.
+            WorldError: the World is closed, or one of these ranks is dead.
+
+        Example:
+            >>> world.tensor("model.fc.weight").sides
+            ((0, 2, 3), (1,))
+        """
+        return self._inspection.tensor(name, frame, ranks, timeout)
+
+    def tensor_names(self, frame: int | None = 0) -> tuple[str, ...]:
+        """Names that ``tensor()`` takes: of tensors in this frame, and of the followed models.
+
+        Args:
+            frame: as for ``tensor()``.
+
+        Returns:
+            Up to 1000 names, those that most ranks have first.
+
+        Raises:
+            UsageError: ``frame`` is not a whole number.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.tensor_names()
+            ('loss', 'model.fc.weight', 'model.fc.bias')
+        """
+        return self._inspection.tensor_names(frame)
+
+    def compare(self, trace: bool = False) -> Comparison:
+        """Compare the replicas on all ranks, tensor by tensor, exactly, without a collective.
+
+        Works while ranks train, wait or hang. If the models no longer exist, the last samples of the run are
+        compared (``Comparison.exact`` is then False).
+
+        Args:
+            trace: also trace the next forward of all ranks, module by module, and report where it first
+                differs. Needs a run in progress.
+
+        Returns:
+            The tensors that differ, on which ranks, and by how much. It is true if none differs.
+
+        Raises:
+            WorldError: the World is closed, or a rank is unresponsive.
+
+        Example:
+            >>> print(world.compare())
+            1 of 4 tensors differ
+              0.weight: ranks 0, 2 and 3 | rank 1; largest difference 0.125
+        """
+        return self._inspection.compare(trace=trace)
+
+    def lines(self, file: str | None = None, window: int | str = -1) -> SourceLines:
+        """Which ranks ran which line of a file, up to this moment: see ``ddpnb.lines()``.
+
+        Args:
+            file: a path, or the end of one; None: the file in which the ranks part first.
+            window: -1: since the last collective or optimizer step that all ranks have begun; -2: the part before, and
+                so on; ``"run"``: the whole run.
+
+        Returns:
+            The lines of the file; shown, those that not all ranks ran.
+
+        Raises:
+            UsageError: no rank ran a line of this file, or there is no such part of the run.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.lines()
+            train.py, since all_reduce #57 (ranks 0-3)   ran: 0 1 2 3
+            > 41              return                          · ● · ·   only rank 1
+        """
+        return self._inspection.lines(file, window)
+
+    def partings(self) -> Partings:
+        """Where the ways of the ranks part, up to this moment: see ``ddpnb.partings()``.
+
+        Returns:
+            The partings, the first one first; shown with the source around each decision, and who went which way.
+
+        Raises:
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.partings()
+            Ranks part at a decision: train.py:8 in train
+                0-3  >  8 | if not batch:
+                  2 ->  9 |     continue
+        """
+        return self._inspection.partings()
+
+    def hold(
+        self,
+        before: str | Iterable[str] = (),
+        *,
+        ranks: int | Iterable[int] | None = None,
+        seq: int | None = None,
+        site: str = "",
+        group: str = "",
+        when: str = "",
+        parted: bool = False,
+        keep: bool = False,
+    ) -> Holding:
+        """Stop ranks before a collective: the next one, or the next that matches all conditions.
+
+        Variables of a held rank can be read and expressions evaluated in its frames. While a hold is armed, the
+        time-outs of the process groups are suspended for new calls. A hold ends with the current run, or with
+        the next run if none is in progress.
+
+        Args:
+            before: operation or operations, named as in findings: ``"all_reduce"``.
+            ranks: which ranks; all by default.
+            seq: sequence number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
+            site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
+            group: label, name or members (``"0,2"``) of a process group.
+            when: an expression, evaluated in the frame that issues the call: ``"step == 5"``.
+            parted: stop where ranks part: at the first call that the ranks of its group make from different places in the
+                program, before it hangs or mixes numbers. Only ``group``, ``ranks`` (who is compared) and ``keep`` go with
+                it. Needs Python 3.12 or later.
+            keep: stay armed for later runs too.
+
+        Returns:
+            The armed hold, with ``wait()`` and ``remove()``.
+
+        Raises:
+            UsageError: an unknown rank or operation, an invalid expression, or a condition that does not go with ``parted``.
+            WorldError: a rank is dead or unresponsive.
+
+        Example:
+            >>> world.hold("all_reduce", when="step == 5").wait(30)
+            >>> world.hold(parted=True)
+        """
+        hold = Hold(arguments.texts("before", before), seq, site, group, when, parted)
+        return self._breakpoints.hold(hold, ranks, keep=keep)
+
+    def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, timeout: float = 5.0) -> WorldStatus:
+        """Let held ranks issue ``n`` collectives, and stop them before the next one.
+
+        Args:
+            n: number of calls per rank.
+            ranks: which ranks; all that are held by default.
+            timeout: seconds to wait at most until they are held again, have ended, or wait for other ranks.
+
+        Returns:
+            What every rank is doing then.
+
+        Raises:
+            UsageError: ``n`` is not a positive number, or an unknown rank.
+            WorldError: none of these ranks is held.
+
+        Example:
+            >>> world.step(ranks=1).held
+            (0, 1)
+        """
+        return self._breakpoints.step(n, ranks, timeout)
+
+    def resume(self, ranks: int | Iterable[int] | None = None) -> None:
+        """Let held ranks continue until a hold matches again.
+
+        Args:
+            ranks: which ranks; all by default.
+
+        Raises:
+            UsageError: unknown rank.
+            WorldError: the World is closed, or a rank is dead or unresponsive.
+
+        Example:
+            >>> world.resume()
+        """
+        self._breakpoints.resume(ranks)
+
+    def inject(
+        self, fault: str | Fault, *, ranks: int | Iterable[int] | None = None, keep: bool = False, **given: Any
+    ) -> Injection:
+        """Arm a fault on ranks: at a collective, in the environment, in the data or in the model.
+
+        It applies to the current run, or else to the next one, and ends with it. A fault of the environment
+        applies to the next start-up: of a script, of ``init()``, or of a repeated step of it.
+
+        Args:
+            fault: name of a kind (``ddpnb.recording.faults.KINDS`` lists them), or a ``Fault``.
+            ranks: which ranks; all by default.
+            keep: stay armed for later runs too.
+            given: its conditions (``op``, ``seq``, ``site``, ``group``, ``step``, ``probability``, ``seed``,
+                ``times``), and parameters of its kind.
+
+        Returns:
+            The armed fault, with ``finding`` and ``heal()``.
+
+        Raises:
+            UsageError: unknown kind, condition, parameter, operation or rank.
+            WorldError: a rank is dead or unresponsive.
+
+        Example:
+            >>> world.inject("skip", ranks=1, op="all_reduce", seq=3).finding
+            'DDP301'
+        """
+        return self._faults.inject(fault, ranks, keep=keep, conditions=given)
+
+    def heal(self, injection: Injection | None = None) -> None:
+        """Disarm one fault, or all. Effects that already happened stay: a changed parameter is not restored.
+
+        Unresponsive ranks keep their faults until they are restarted.
+
+        Args:
+            injection: what ``inject()`` returned; None: all faults.
+
+        Raises:
+            UsageError: anything else.
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.heal()
+        """
+        self._faults.heal(injection)
+
+    def release(self, timeout: float = RELEASE_S) -> Freed:
+        """Interrupt ranks that hang, wait, are held or compute: the exception ``Released`` ends what they run.
+
+        Their processes, variables and models are kept, and so is the process group if no collective was interrupted.
+        Otherwise it is closed on all ranks, and the next cell or function creates it again; models that are wrapped in
+        ``DistributedDataParallel`` then use the new one. If sub-groups or other objects use the old one, that is left
+        to ``rebuild()``, and the result names them.
+
+        Args:
+            timeout: seconds to wait at most.
+
+        Returns:
+            The ranks that are idle again, why others are not, and what became of the process group.
+
+        Raises:
+            UsageError: ``timeout`` is no number of seconds.
+            WorldError: the World is closed, or its controller does not run.
+
+        Example:
+            >>> world.release().ranks
+            (0, 1, 2, 3)
+        """
+        return self._releasing.release(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End what this object has started."""
+        raise NotImplementedError

@@ -1,0 +1,352 @@
+"""Ranks: their processes, the run that each is in, and requests to them."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from ddpnb.errors import WorldError
+from ddpnb.ranks.devices import Plan
+from ddpnb.ranks.engines.early import Early
+from ddpnb.ranks.environment import Port, ReservedPort, debug_environment, rank_environment
+from ddpnb.ranks.exit_reasons import cannot_start
+from ddpnb.ranks.folder import Folders
+from ddpnb.ranks.jobs.spawned import SpawnedProcesses
+from ddpnb.ranks.observe.observer import Observer
+from ddpnb.ranks.rank_processes import OwnedRanks, RankView
+from ddpnb.recording import arguments, phrases, protocol, verbs
+from ddpnb.recording.progress import Progress
+from ddpnb.recording.verbs import A, Done, OfARun, Request
+from ddpnb.world.group_state import ClosedGroup, GroupState, read
+from ddpnb.world.run import Run
+from ddpnb.world.run_monitor import RunMonitor
+from ddpnb.world.startup import Startup
+
+ANSWER_S = 2.0  # how long a rank may take to answer on the control channel
+_GROUPS_S = 10.0  # the same, where it looks through all its objects
+_RUNS = 12  # with their Recordings and logs: older ones are freed, unless somebody holds them
+_LOCK_S = 5.0  # how long close() waits for another thread that uses the ranks
+
+
+class Ranks:
+    """Ranks and the run that each is in. ``lock`` guards the public methods of ``LiveRanks``.
+
+    Args:
+        size: number of ranks.
+        processes: of the ranks.
+        memory: the folder with their black boxes.
+        description: ``4 ranks, gloo, cpu``.
+    """
+
+    def __init__(self, size: int, processes: RankView, memory: str, description: str) -> None:
+        self.size = size
+        self._processes = processes
+        self.memory = memory
+        self.description = description
+        self.number = 0  # of the last run or start-up
+        self.last_run: Run | None = None
+        self.runs: deque[Run] = deque(maxlen=_RUNS)
+        self.last_monitor: RunMonitor | None = None
+        self.in_run: dict[int, RunMonitor] = {}  # the run that each rank's process was last in
+        self.monitors: weakref.WeakSet[RunMonitor] = weakref.WeakSet()
+        self.startup: Startup | None = None
+        self.startup_number = 0  # its number among the runs
+        self.closed_group: ClosedGroup | None = None  # that the next cell or function must create again
+        self.half_released = False  # hosts did not answer: their ranks may have heard a part of the last release
+        self.unused_port: ReservedPort | None = None  # for faults: no store listens on it
+        self.lock = threading.RLock()
+        self.closed = False
+
+    @property
+    def backend(self) -> str:
+        """The backend of a process group that is created again; empty for ranks that another program has started."""
+        return ""
+
+    @property
+    def processes(self) -> RankView:
+        """The processes of the ranks."""
+        return self._processes
+
+    def begun(self, monitor: RunMonitor) -> Run:
+        """A run has begun on the ranks of this monitor."""
+        self.monitors.add(monitor)
+        self.last_monitor, self.last_run = monitor, Run(monitor)
+        self.runs.append(self.last_run)
+        self.in_run.update(dict.fromkeys(monitor.ranks, monitor))
+        return self.last_run
+
+    def close(self) -> None:
+        """Stop monitoring; the ranks are not touched."""
+        free = self.lock.acquire(timeout=_LOCK_S)
+        self.closed = True
+        if free:
+            self.lock.release()
+        for monitor in list(self.monitors):
+            monitor.stop_watching()
+
+    @property
+    def members(self) -> dict[int, tuple[int, bool]]:
+        """rank -> (process ID, whether this process took part in the last run). A replaced process did not."""
+        return {rank: (self.processes.pid(rank), rank in self.in_run) for rank in range(self.size)}
+
+    def observer(self) -> Observer:
+        """A new Observer of the ranks: it reads their shared memory and never sends them a request."""
+        if self.in_run and self.last_monitor is not None:
+            return self.last_monitor.another_observer()
+        return self.idle_observer(0)
+
+    def idle_observer(self, number: int) -> Observer:
+        """An Observer of a start-up with this number, or with 0 of ranks that are in no run."""
+        return Observer(self.processes, self.memory, dict.fromkeys(range(self.size), ""), number)
+
+    # -- which of them
+
+    def check_open(self) -> None:
+        """Raise WorldError if the World is closed or its controller does not run."""
+        if self.closed:
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+        self.processes.check_connection()
+
+    def alive(self) -> list[int]:
+        """The ranks whose processes are alive."""
+        return [rank for rank in range(self.size) if self.processes.alive(rank)]
+
+    def busy(self) -> list[int]:
+        """The ranks that are in a run or in a start-up step."""
+        in_run = [rank for rank, monitor in self.in_run.items() if monitor.is_in(rank)]
+        return sorted({*in_run, *(self.startup.busy() if self.startup is not None else [])})
+
+    def check_free(self, ranks: Iterable[int]) -> None:
+        """Raise WorldError if one of these ranks is busy."""
+        busy = [rank for rank in self.busy() if rank in ranks]
+        if not busy:
+            return
+        monitor = self.in_run.get(busy[0])
+        what = f"run {monitor.number} ({monitor.outcome})" if monitor is not None else "start-up"
+        raise WorldError(
+            f"{phrases.ranks(busy, True)} {phrases.verb(busy, 'is', 'are')} still in {what}.",
+            "Look at it with world.snapshot(); world.release() frees these ranks, world.restart() replaces them.",
+        )
+
+    def check_alive(self, ranks: Iterable[int]) -> None:
+        """Raise WorldError if one of these ranks is dead, or all ranks of a job have ended."""
+        if self.processes.ends_with_script and not self.alive():
+            raise WorldError(
+                "this job has ended: no rank is left.",
+                "job.diagnosis says how. Start it again, and attach while it runs; ddpnb run --keep keeps a job that hangs.",
+            )
+        dead = [rank for rank in ranks if not self.processes.alive(rank)]
+        if dead:
+            raise WorldError(
+                f"{phrases.ranks(dead)} {phrases.verb(dead, 'is', 'are')} dead.",
+                self.replaces(dead[0]),
+            )
+
+    def replaces(self, rank: int) -> str:  # noqa: ARG002
+        """What to do about the process of a rank that is of no more use."""
+        return "The ranks of a job cannot be replaced: end the job, and start it again."
+
+    def chosen(self, ranks: int | Iterable[int] | None) -> tuple[int, ...]:
+        """These ranks, or all that are alive.
+
+        Raises:
+            UsageError: unknown rank.
+            WorldError: one of these ranks is dead, or all are, or its host does not answer.
+        """
+        if ranks is None:
+            self.check_alive(() if (alive := self.alive()) else range(self.size))
+            return tuple(alive)
+        wanted = arguments.ranks(ranks, self.size)
+        self.check_alive(wanted)
+        self.processes.check_heard(wanted)
+        return wanted
+
+    # -- requests to them
+
+    def ask(self, ranks: Sequence[int], request: Request[A], timeout: float = ANSWER_S) -> dict[int, A]:
+        """Send a request to ranks; the answers of those that answered in time."""
+        return self.processes.ask(ranks, request, timeout)
+
+    def groups(self, ranks: Sequence[int]) -> dict[int, GroupState | None]:
+        """The process groups of these ranks, which are idle; None for a rank that does not say."""
+        answers = self.ask(ranks, verbs.Group(), _GROUPS_S)
+        return {rank: read(answers.get(rank)) for rank in ranks}
+
+    def send(self, ranks: Sequence[int], request: Request[Done]) -> None:
+        """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
+
+        Raises:
+            WorldError: a rank is unresponsive.
+        """
+        answers = self._send(ranks, request)
+        silent = [rank for rank in ranks if rank not in answers]
+        if silent:
+            self.processes.check_connection()
+            self.processes.check_heard(silent, asked=True)
+            stopped = [rank for rank in silent if self.processes.stopped(rank)]
+            why = f" ({phrases.ranks(stopped)} {phrases.verb(stopped, 'is', 'are')} stopped)" if stopped else ""
+            raise WorldError(
+                f"{phrases.ranks(silent, True)} {phrases.verb(silent, 'is', 'are')} unresponsive{why}.",
+                self.replaces(silent[0]),
+            )
+        refused = next((answer.error for answer in answers.values() if answer.error), None)
+        if refused is not None:
+            raise WorldError(f"a rank refused the request: {refused}.")
+
+    def send_all(self, request: Request[Done]) -> None:
+        """Send a request to all ranks that are alive; ignore missing answers."""
+        self._send(self.alive(), request)
+
+    def _send(self, ranks: Sequence[int], request: Request[Done]) -> Mapping[int, Done]:
+        """Send the request to each rank, for the run that it is in or about to begin."""
+        return self.processes.ask_each({rank: self._for_run(rank, request) for rank in ranks}, ANSWER_S)
+
+    def _for_run(self, rank: int, request: Request[Done]) -> Request[Done]:
+        monitor = self.in_run.get(rank)
+        if not isinstance(request, OfARun) or monitor is None or not monitor.is_in(rank):
+            return request
+        return replace(request, run=monitor.number)
+
+
+class OwnRanks(Ranks):
+    """The ranks of a World, which it starts and ends.
+
+    Args:
+        plan: the device of each rank.
+        processes: makes the processes, given a folder for their output.
+        debug, port, quiet: as for ``launch()``.
+        early: what was started already, of the same plan; these ranks take it over.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        processes: Callable[[str], OwnedRanks],
+        *,
+        debug: bool,
+        port: int | None,
+        quiet: bool,
+        early: Early | None = None,
+    ) -> None:
+        self.plan = plan
+        self.launch_s = 0.0
+        self.quiet = quiet
+        self._debug = debug_environment(plan.backend) if debug else {}
+        self._port = port
+        self._early = early
+        self._reserved: Port | None = early.port if early is not None else None
+        size = len(plan.devices)
+        with contextlib.ExitStack() as undo:
+            if early is not None:
+                unused_port, self.folders = early.unused_port, early.folders
+            else:
+                unused_port = ReservedPort()
+                undo.callback(unused_port.release)
+                self.folders = Folders(size)
+                undo.callback(self.folders.remove)
+            try:
+                made = processes(self.folders.output)
+            except (OSError, RuntimeError) as error:
+                raise cannot_start(error) from None
+            undo.pop_all()
+        if early is not None:
+            early.hand_over()
+        super().__init__(size, made, self.folders.memory, plan.description)
+        self.engines = made
+        self.unused_port = unused_port
+        self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
+
+    @property
+    def backend(self) -> str:
+        return self.plan.backend
+
+    @property
+    def processes(self) -> RankView:
+        """Those of the World, or of a script in processes of its own as long as one of them lives."""
+        fresh = self._fresh
+        if fresh is None or not fresh.some_live:
+            return self.engines
+        running = {rank: monitor for rank, monitor in self.in_run.items() if monitor.ends_with_script}
+        ended = bool(running) and not any(monitor.is_in(rank) for rank, monitor in running.items())
+        return self.engines if ended else fresh  # they take a moment to exit
+
+    def use(self, processes: SpawnedProcesses) -> None:
+        """A script runs in processes of its own: until they end, they are the ranks."""
+        self._fresh = processes
+
+    def end_fresh(self) -> None:
+        """End the processes that a script had for itself."""
+        fresh, self._fresh = self._fresh, None
+        if fresh is not None:
+            fresh.stop()
+            self.in_run = {rank: monitor for rank, monitor in self.in_run.items() if not monitor.ends_with_script}
+
+    # -- their processes
+
+    def replaces(self, rank: int) -> str:
+        return f"world.restart({rank}) replaces it."
+
+    def start(self, timeout: float) -> None:
+        """Start the processes.
+
+        Raises:
+            LaunchError: a process did not start.
+        """
+        began = self._early.began if self._early is not None else time.monotonic()
+        with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
+            self.engines.progress = progress.update
+            self.engines.prepare(self.folders.memory, timeout)
+            self.engines.start(self._first_environments(), timeout)
+        self.launch_s = time.monotonic() - began
+
+    def _first_environments(self) -> dict[int, dict[str, str]]:
+        if self._early is not None:
+            return self._early.environments
+        port = self.new_port()
+        return {rank: self.environment(rank, port) for rank in range(self.size)}
+
+    def environment(self, rank: int, port: int) -> dict[str, str]:
+        """The environment variables of a rank's process; ``port``: MASTER_PORT."""
+        return {
+            **rank_environment(self.plan, rank, port, self._debug, self.engines.address),
+            protocol.FOLDER: self.folders.memory,
+        }
+
+    def new_port(self) -> int:
+        """The MASTER_PORT of the next run."""
+        if self._port is not None:
+            return self._port
+        if self._reserved is not None:
+            self._reserved.release()
+        self._reserved = self.engines.reserve_port()
+        return self._reserved.port
+
+    def close(self) -> None:
+        """End the processes and remove the temporary files.
+
+        Raises:
+            WorldError: a process did not end.
+        """
+        free = self.lock.acquire(timeout=_LOCK_S)
+        try:
+            if self.closed:
+                return
+            self.closed = True
+        finally:
+            if free:
+                self.lock.release()
+        for monitor in list(self.monitors):
+            monitor.stop_watching()
+        try:
+            self.end_fresh()
+            self.engines.stop()
+        finally:
+            for reserved in (self._reserved, self.unused_port):
+                if reserved is not None:
+                    reserved.release()
+            self.folders.remove()

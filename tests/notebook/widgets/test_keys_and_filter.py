@@ -1,0 +1,124 @@
+"""Keys that act within a panel, and the filter of many ranks, in a page without Jupyter."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.notebook.widgets.view import module
+from ddpnb.render import board, controls
+from ddpnb.render.views.board import tiles
+from tests.notebook.widgets.standin import load, page_in, show
+from tests.rules.recordings import Rank, Script, record
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+SCRIPT = Script("""
+def main(rank):
+    all_reduce(x)   # reduce
+    barrier()       # last
+""")
+
+
+def many(size=64, late=37):
+    """A Recording in which one rank is still in the call before that of the others."""
+    ranks = []
+    for number in range(size):
+        rank = Rank(number, size).calls("all_reduce", SCRIPT.at("reduce"))
+        ranks.append(rank.computes() if number == late else rank.waits("barrier", SCRIPT.at("last")))
+    return record(*ranks, script=SCRIPT)
+
+
+def part():
+    shown = tiles(many())
+    head = controls.head(controls.Head("world", "64 ranks", "running", in_run=True))
+    return Fragment(head + board.board(shown, chosen=None), label="rank board")
+
+
+def visible(page):
+    return [one.get_attribute("data-ranks") for one in page.locator(".tile:visible").all()]
+
+
+def test_many_ranks_are_filtered_by_keyboard_and_keep_their_width(chromium):
+    with page_in(chromium) as page:
+        show(page, part())
+        first = page.locator(".tile").first
+        width = first.bounding_box()["width"]
+        page.locator("[data-stop]").first.focus()
+        page.keyboard.press("/")
+        field = page.get_by_label("ranks or words")
+        expect(field).to_be_focused()
+        for typed, ranks in (
+            ("0-2, 37", ["0", "1", "2", "37"]),
+            ("62-", ["62", "63"]),
+            ("barrier", None),
+            ("nothing", []),
+        ):
+            field.fill(typed)
+            expected = [str(rank) for rank in range(64) if rank != 37] if ranks is None else ranks
+            assert visible(page) == expected, typed
+        field.fill("37")
+        assert page.locator(".tile:visible").bounding_box()["width"] == width
+        expect(page.locator("[data-filtered]")).to_have_text("1 of 64 tiles")
+        field.fill("")
+        page.get_by_label("state").select_option("waiting")
+        assert len(visible(page)) == 63
+        page.get_by_label("state").focus()
+        page.keyboard.press("Tab")  # to the first of those that are shown
+        page.keyboard.press("End")
+        expect(page.locator("[data-ranks='63'] [data-stop]")).to_be_focused()
+        page.evaluate("model.set('html', model.get('html').replace('64 ranks', '64 ranks '))")  # an update
+        assert len(visible(page)) == 63
+
+
+def test_keys_press_the_buttons_that_name_them_and_never_act_in_a_field(chromium):
+    with page_in(chromium) as page:
+        show(page, part())
+        stop = page.locator("[data-stop]").first
+        stop.focus()
+        for key in ("h", "w", "s", "Control+h", "Alt+w", "q"):  # there is no button to step now
+            page.keyboard.press(key)
+        assert [one["action"] for one in page.evaluate("sent")] == ["hold", "why"]
+        page.get_by_label("ranks or words").fill("")
+        page.keyboard.type("hwx?")
+        page.get_by_label("state").focus()
+        page.keyboard.press("w")
+        assert len(page.evaluate("sent")) == 2 and page.locator("dialog").count() == 0
+        page.get_by_label("ranks or words").fill("")
+        stop.focus()
+        page.keyboard.press("o")
+        asked = page.evaluate("sent[2]")
+        assert (asked["action"], asked["values"]["line"]) == ("place", str(SCRIPT.at("last").line))
+
+
+def test_the_keys_are_shown_and_closed_by_keyboard(chromium):
+    with page_in(chromium) as page:
+        show(page, part())
+        stop = page.locator("[data-stop]").first
+        stop.focus()
+        page.keyboard.press("?")
+        dialog = page.get_by_role("dialog", name="keyboard shortcuts")
+        for words in ("diagnose all ranks now", "stop every rank before its next collective", "filter the ranks"):
+            expect(dialog).to_contain_text(words)
+        page.keyboard.press("h")
+        assert page.evaluate("sent") == []  # beneath the dialog nothing acts
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+        expect(stop).to_be_focused()
+        page.get_by_role("button", name="keyboard shortcuts").click()
+        dialog.get_by_role("button", name="close").click()
+        expect(dialog).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [("3", [3]), ("0-2", [0, 1, 2]), ("6-", [6, 7]), (" 1 , 5-6 ", [1, 5, 6]), ("9", []), ("-", []), ("-3", [])],
+)
+def test_numbers_ask_for_ranks(chromium, text, ranks):
+    with page_in(chromium) as page:
+        load(page, module("filter.js"))
+        found = page.evaluate(
+            "(text) => [...Array(8).keys()].filter((rank) => script.wanted(text)({ ranks: [[rank, rank]], words: 'x' }))",
+            text,
+        )
+        assert found == ranks
