@@ -49,7 +49,9 @@ def begun(monkeypatch):
     monkeypatch.setattr(interpreter, "start", noted)
     yield processes
     end = time.monotonic() + WITHIN_S
-    while (left := [one.pid for one in processes if alive(one.pid)]) and time.monotonic() < end:
+    while (left := [one.pid for one in processes if alive(one.pid)]) or not set(threading.enumerate()) <= threads:
+        if time.monotonic() > end:
+            break
         time.sleep(0.02)
     assert not left and set(threading.enumerate()) <= threads
 
