@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
+
+from ddpnb.recording.codec import JSON
 
 PIECE = 1 << 15  # elements that are read, digested and compared as one part
 LOOKED_AT = 1 << 24  # elements of a tensor that are read; of a larger one, parts that lie evenly over it
@@ -40,6 +43,28 @@ class TensorFacts:
     zeros: int = 0
     step: int | None = None
     counts: tuple[int, ...] = ()
+
+
+_NOT_ALWAYS = {"where", "step", "counts"}
+_LONGEST, _DIMENSIONS = 40, 64
+
+
+def facts_of(value: Mapping[str, Any]) -> TensorFacts:
+    """What a rank reports of a tensor, which may be anything: bounded.
+
+    Raises:
+        Exception: it is invalid (``names.UNDECODABLE``).
+    """
+    if missing := {field.name for field in fields(TensorFacts)} - _NOT_ALWAYS - value.keys():
+        raise KeyError(min(missing))
+    read: TensorFacts = JSON.read(TensorFacts, value)
+    return replace(
+        read,
+        where=read.where[:MAX_NAME],
+        dtype=read.dtype[:_LONGEST],
+        device=read.device[:_LONGEST],
+        shape=read.shape[:_DIMENSIONS],
+    )
 
 
 @dataclass(frozen=True, slots=True)

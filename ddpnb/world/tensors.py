@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments, phrases, verbs
-from ddpnb.recording.codec import JSON
 from ddpnb.recording.names import UNDECODABLE, given_name
 from ddpnb.recording.split import by_value, split
-from ddpnb.recording.tensors import BINS, LOOKED_AT, MAX_NAME, PIECE, TensorFacts, ValueDifference, path
+from ddpnb.recording.tensors import BINS, LOOKED_AT, MAX_NAME, PIECE, TensorFacts, ValueDifference, facts_of, path
 from ddpnb.render.document import Block
 from ddpnb.render.shown import Shown
 from ddpnb.render.tensors import document
@@ -145,7 +144,7 @@ def _read(
             errors[rank] = " ".join(answer.error[:600].split())
             continue
         try:
-            facts[rank] = JSON.read(TensorFacts, answer.numbers)
+            facts[rank] = facts_of(answer.numbers)
         except UNDECODABLE:
             errors[rank] = "its answer is invalid"
     return facts, {rank: answers[rank].digests for rank in facts}

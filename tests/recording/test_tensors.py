@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.recording.tensors import path
+from ddpnb.recording.tensors import facts_of, path
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,20 @@ def test_a_path(name, means):
 )
 def test_what_is_no_path(name):
     assert path(name) is None
+
+
+REPORTED = {
+    "where": "w" * 999, "dtype": "d" * 999, "shape": [1] * 999, "device": "e" * 999, "requires_grad": True, "elements": 1,
+    "looked_at": 1, "low": 0.0, "high": 1.0, "mean": None, "norm": None, "nans": 0, "infs": 0, "zeros": 0,
+}  # fmt: skip
+
+
+def test_what_a_rank_reports_is_bounded():
+    facts = facts_of(REPORTED)
+    assert [len(text) for text in (facts.where, facts.dtype, facts.device, facts.shape)] == [400, 40, 40, 64]
+
+
+@pytest.mark.parametrize("name", sorted(REPORTED.keys() - {"where"}))
+def test_what_a_rank_leaves_out_is_invalid(name):
+    with pytest.raises(KeyError):
+        facts_of({key: value for key, value in REPORTED.items() if key != name})
