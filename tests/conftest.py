@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import shutil
@@ -64,6 +65,15 @@ def pytest_collection_modifyitems(config, items):
             item.fixturenames.insert(0, "chromium")  # first of all: where it is missing, nothing is started in vain
     slow = {item.path for item in items if item.get_closest_marker("world") or item.get_closest_marker("browser")}
     items.sort(key=lambda item: item.path not in slow)  # stable: the files stay in one piece
+
+
+gc.disable()  # until all tests are collected: there is no garbage among them
+
+
+def pytest_collection_finish():
+    """What is there from now on is not looked at by each collection of garbage."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

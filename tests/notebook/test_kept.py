@@ -6,10 +6,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbconvert import HTMLExporter
 
 from ddpnb.notebook import kept as kept_module
 from ddpnb.notebook.kept import Kept
@@ -109,6 +106,10 @@ CELLS = (
 
 @pytest.mark.timeout(300)
 def test_a_saved_notebook_shows_all_without_a_kernel_and_each_plot_once(tmp_path):
+    import nbformat  # not above: it takes 7 s of each process that collects tests
+    from nbclient import NotebookClient
+    from nbconvert import HTMLExporter
+
     made = record(
         Rank(0, 2).calls("all_reduce", line(5)).waits("all_reduce", line(5)),
         Rank(1, 2).calls("all_reduce", line(5)).finishes(),
