@@ -1,15 +1,10 @@
-"""The numbered checkpoints of ranks: the last ones, and the first that not all ranks passed."""
+"""The numbered checkpoints of ranks, and the last ones in words."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-
-import pytest
 
 from ddpnb.recording.calls import Site
 from ddpnb.recording.checkpoints import (
     checkpoints,
-    first_not_passed_by_all,
     last,
     last_passed,
     named,
@@ -17,7 +12,6 @@ from ddpnb.recording.checkpoints import (
     with_line,
 )
 from ddpnb.recording.events.runs import Checkpoint
-from ddpnb.recording.recording import Recording
 from ddpnb.recording.recording_file import load
 from tests.rules.recordings import FILE, Rank, line, record
 
@@ -31,12 +25,6 @@ def rank(number, *names, world=2):
         visits[place] = visits.get(place, 0) + 1
         found.passes(count, name, line(place), visit=visits[place])
     return found
-
-
-def first(*ranks):
-    """The name of the first checkpoint that not all passed, who passed it, and who did not."""
-    found = first_not_passed_by_all(record(*ranks))
-    return found and (found.checkpoint.name, found.checkpoint.number, found.passed, found.missing)
 
 
 def test_in_the_order_of_their_numbers_with_name_place_and_time():
@@ -57,51 +45,6 @@ def test_a_rank_without_any_has_an_empty_list():
 def test_threads_may_record_them_in_another_order():
     found = Rank(0, 1).passes(2, "b", line(2)).passes(1, "a", line(1)).record
     assert [one.name for one in passed(found)] == ["a", "b"] and last(found).name == "b"
-
-
-def test_the_first_that_one_rank_has_not_passed():
-    assert first(rank(0, "a", "b", "c"), rank(1, "a")) == ("b", 2, (0,), (1,))
-    assert first(rank(0, "a"), rank(1, "a", "b"), rank(2, "a", "b", "c"), rank(3)) == ("a", 1, (0, 1, 2), (3,))
-
-
-@pytest.mark.parametrize("ranks", [(), (rank(0), rank(1)), (rank(0, "a"),), (rank(0, "a", "b"), rank(1, "a", "b"))])
-def test_none_where_all_passed_the_same(ranks):
-    assert first(*ranks) is None
-
-
-def test_a_loop_is_counted_by_visits():
-    assert first(rank(0, "a", "s", "s", "s"), rank(1, "a", "s")) == ("s", 3, (0,), (1,))
-
-
-def test_one_that_a_rank_left_out_does_not_count():
-    """``if rank == 0: checkpoint("saved")``: the numbers differ from there on."""
-    assert first(rank(0, "a", "only rank 0", "b", "c"), rank(1, "a", "b")) == ("c", 4, (0,), (1,))
-    assert first(rank(0, "a", "only rank 0", "b"), rank(1, "a", "b")) is None
-    assert first(rank(0, "a", "only rank 0", "b"), rank(1, "a", "b", "c")) == ("c", 3, (1,), (0,))
-
-
-def test_names_may_differ_between_ranks():
-    ranks = [Rank(n, 2).passes(1, f"ready on rank {n}", line(5)) for n in range(2)]
-    assert first(*ranks) is None
-
-
-def test_only_the_first_and_the_last_of_very_many_are_known():
-    def loop(number, steps):
-        found = Rank(number, 2)
-        for step in [*range(1, 65), *range(max(65, steps - 191), steps + 1)]:
-            found.passes(step, f"step {step}", line(9), visit=step)
-        return found
-
-    found = first_not_passed_by_all(record(loop(0, 1000), loop(1, 990)))
-    assert (found.checkpoint.name, found.missing) == ("step 991", (1,))
-    apart = first_not_passed_by_all(record(loop(0, 1000), loop(1, 300)))
-    assert apart.missing == (1,) and apart.checkpoint.number == 809  # the first that is known
-
-
-def test_a_thousand_ranks():
-    ranks = [rank(number, *"abcd"[: 3 + number % 2], world=1024) for number in range(1024)]
-    found = first_not_passed_by_all(record(*ranks))
-    assert found.checkpoint.name == "d" and found.missing == tuple(range(0, 1024, 2))
 
 
 # -- in words
@@ -148,10 +91,3 @@ def test_facts_of_a_rank_are_not_trusted():
         .phase("checkpoint", "done", number=-4)
     )
     assert checkpoints(record(odd, rank(1, "a")))[0] == ()
-    assert first(odd, rank(1, "a")) == ("a", 1, (1,), (0,))
-
-
-def test_recordings_without_events():
-    assert first_not_passed_by_all(Recording(2, {})) is None
-    stripped = {n: replace(rank(n, "a").record, history=()) for n in range(2)}
-    assert first_not_passed_by_all(Recording(2, stripped)) is None
