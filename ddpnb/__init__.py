@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ddpnb.recording.startup import StartupState, StepState
     from ddpnb.recording.tensors import TensorFacts, ValueDifference
     from ddpnb.render.account import TimeAccount
-    from ddpnb.render.explanation import Explanation, explain
+    from ddpnb.render.explanation import Explanation
     from ddpnb.render.parting import Partings, partings
     from ddpnb.render.source_lines import SourceLines, lines
     from ddpnb.render.views.status import RankStatus
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from ddpnb.world.breakpoints import Holding
     from ddpnb.world.comparison import Comparison, TensorDifference
     from ddpnb.world.doctor import Checkup
+    from ddpnb.world.explaining import explain
     from ddpnb.world.faults import Injection
     from ddpnb.world.job import FoundJob, Job, attach, jobs
     from ddpnb.world.launching import doctor, launch
@@ -84,7 +85,8 @@ _NAMES = {
     "ddpnb.world.tensors": "TensorByRank",
     "ddpnb.rules.diagnose": "diagnose",
     "ddpnb.errors": "CannotWrite DdpnbError DeviceError LaunchError Released ScriptNotFound UsageError WorldError",
-    "ddpnb.render.explanation": "Explanation explain",
+    "ddpnb.render.explanation": "Explanation",
+    "ddpnb.world.explaining": "explain",
     "ddpnb.world.job": "FoundJob Job attach jobs",
     "ddpnb.world.launching": "doctor launch",
     "ddpnb.world.loading": "load",

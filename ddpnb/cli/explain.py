@@ -8,13 +8,14 @@ import sys
 from ddpnb.cli import show
 from ddpnb.errors import UsageError
 from ddpnb.render import pages
-from ddpnb.render.explanation import Explanation, explain, of_text, read_log, unknown
+from ddpnb.render.explanation import Explanation, explain, unknown
 from ddpnb.render.terminal import wants_colour
 from ddpnb.rules import catalogue
+from ddpnb.world import explaining
 
 HELP = "explain a finding (DDP301) or an error text, and how to fix it"
 STATUS_UNKNOWN = 1
-_CHUNK, _LONGEST = 1 << 20, 4 << 20
+_CHUNK, _LONGEST = 1 << 20, 32 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,12 +24,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "ddpnb explain                      all codes\n"
         "ddpnb explain DDP301 ddp401 502    pages of these findings; names work too (collective-missing)\n"
         "ddpnb explain barrier hang         the pages that match these words best\n"
-        "ddpnb explain --file train.log     what the errors in a log mean\n"
+        "ddpnb explain --file train.log     what happened in a log, with the pages of the findings\n"
         "torchrun ... 2>&1 | ddpnb explain -\n\n"
         "exit status: 0 explained; 1 no known error in the text; 2 no such code, or usage error"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--file", metavar="LOG", help="explain the errors in this log")
+    parser.add_argument(
+        "--file",
+        metavar="LOG",
+        help="explain what happened in this log, of all ranks together (also compressed, an archive, or a folder)",
+    )
     parser.add_argument("what", nargs="*", metavar="CODE", help="codes, names or words; - reads standard input")
 
 
@@ -38,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.file is not None or what == ["-"]:
         if arguments.file is not None and what:
             raise UsageError("--file cannot be combined with codes or words.", "Give one or the other.")
-        return _show(of_text(_standard_input() if arguments.file in (None, "-") else read_log(arguments.file)))
+        of_pipe = arguments.file in (None, "-")
+        return _show(explaining.of_bytes(_standard_input()) if of_pipe else explaining.of_log(arguments.file))
     if not what:
         show(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0
@@ -73,11 +79,11 @@ def _show(explanation: Explanation) -> int:
     return 0 if explanation else STATUS_UNKNOWN
 
 
-def _standard_input() -> str:
+def _standard_input() -> bytes:
     """The end of standard input, of bounded size."""
     if sys.stdin.isatty():
         print("ddpnb: paste the error, then press Ctrl-D", file=sys.stderr)
     kept = b""
     while chunk := sys.stdin.buffer.read(_CHUNK):
         kept = (kept + chunk)[-_LONGEST:]
-    return kept.decode("utf-8", "replace")
+    return kept

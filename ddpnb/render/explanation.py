@@ -71,36 +71,22 @@ class Explanation:
         return pages.html(self.findings, self.pages, " ".join(filter(None, (self.note, self._pitfalls))))
 
 
-def explain(what: str | int | BaseException | Finding | Diagnosis | os.PathLike[str]) -> Explanation:
-    """Explain a finding, an error or a log, and how to fix it.
-
-    Args:
-        what: a code (``"DDP301"``, ``301``, ``"collective-missing"``), an exception, a text (a message, a
-            traceback, a log), a ``pathlib.Path`` of a log, a finding or a diagnosis. A few words that
-            are no error are looked for in the catalogue.
-
-    Returns:
-        The explanation, which displays itself; false if nothing was recognised.
+def explain(what: str | int | BaseException | Finding | Diagnosis) -> Explanation:
+    """Explain a finding, an error or a text, as ``ddpnb.explain`` does.
 
     Raises:
         UsageError: there is no such code, or it is nothing that can be explained.
-
-    Example:
-        >>> ddpnb.explain("DDP301").codes
-        ('DDP301',)
     """
-    if isinstance(what, bool) or not isinstance(what, (str, int, BaseException, Finding, Diagnosis, os.PathLike)):
+    if isinstance(what, bool) or not isinstance(what, (str, int, BaseException, Finding, Diagnosis)):
         raise UsageError(
             f"cannot explain a {type(what).__name__}.", 'Give a code ("DDP301"), an exception, or the text of an error.'
         )
     if isinstance(what, Finding):
-        return _of_findings((what,))
+        return of_findings((what,))
     if isinstance(what, Diagnosis):
-        return _of_findings(what.findings) if what.findings else Explanation(note="It contains no findings.")
+        return of_findings(what.findings) if what.findings else Explanation(note="It contains no findings.")
     if isinstance(what, BaseException):
         return of_text("".join(traceback.format_exception(what)))
-    if isinstance(what, os.PathLike):
-        return of_text(read_log(what))
     if isinstance(what, int) and not 0 <= what < 1000:
         raise UsageError(f"there is no finding {arguments.short(what)}.", "All codes: ddpnb explain")
     code = catalogue.resolve(what)
@@ -125,7 +111,7 @@ def of_text(text: str) -> Explanation:
     """Explain a message, a traceback or a log."""
     findings = [_finding(explained) for explained in explain_text(text)] or _of_fence(text)
     if findings:
-        return _of_findings(tuple(findings))
+        return of_findings(tuple(findings))
     if _LOST.search(text):
         return Explanation(
             pages=(catalogue.page("DDP311"),),
@@ -163,11 +149,13 @@ def read_log(path: str | os.PathLike[str]) -> str:
 # -- findings
 
 
-def _of_findings(findings: tuple[Finding, ...]) -> Explanation:
+def of_findings(findings: tuple[Finding, ...], note: str = "") -> Explanation:
+    """Findings, with the page of each code once, and what else there is to say."""
     known = [code for code in dict.fromkeys(finding.code for finding in findings) if code in catalogue.pages()]
     rest = known[_PAGES:]
-    note = f"More pages: ddpnb explain {' '.join(rest[:20])}" if rest else ""
-    return Explanation(findings, tuple(catalogue.page(code) for code in known[:_PAGES]), note)
+    more = f"More pages: ddpnb explain {' '.join(rest[:20])}" if rest else ""
+    notes = " ".join(filter(None, (note, more)))
+    return Explanation(findings, tuple(catalogue.page(code) for code in known[:_PAGES]), notes)
 
 
 def _finding(explained: Explained) -> Finding:

@@ -13,7 +13,7 @@ from ddpnb.recording.names import given_name
 from ddpnb.recording.stacks import MAX_FRAMES, MAX_THREADS, Frame, Stack
 from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
 from ddpnb.reports.logs import Log, last_match
-from ddpnb.reports.pyspy import facts, rank_above
+from ddpnb.reports.pyspy import facts, process_of, rank_above
 
 NAME = "faulthandler dump"
 MARKS = ("(most recent call first)",)
@@ -42,6 +42,10 @@ def read(log: Log) -> Iterator[Fact]:
         head = last_match(_HEAD, log.text, max(before, start - 1000), start)
         before = end
         stacks = _with_main([thread for thread, _ in threads])
+        if who == NOBODY and (
+            head is None or not head[2]
+        ):  # of one process, of which the number of its thread is known
+            who = Speaker(pid=process_of(tuple(stacks)))
         if who != NOBODY and any(stack.frames for stack in stacks):
             yield from facts(who, tuple(stack for stack in stacks if stack.frames), None)
         if head is not None and head[2]:

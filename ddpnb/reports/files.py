@@ -6,23 +6,20 @@ import io
 import os
 import stat
 import sys
-import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
+from ddpnb.reports import archives
+from ddpnb.reports.archives import DAMAGED, MOST_FILES
 
 HEAD = 64 << 10  # bytes by which a format is recognised
-MOST_FILES = 50_000
 LARGEST = 1 << 30  # bytes of one file that is read as a whole
-FIRST, LAST = 8 << 20, 24 << 20  # bytes of a log that are read, of its beginning and of its end
-_MOST_UNPACKED = 1 << 30  # bytes that are unpacked to find the end of a compressed log
-_MOST_MEMBERS = 100_000  # of a gzip file, which may have millions of empty ones
-_CHUNK, _PACKED = 1 << 20, 1 << 16
-_ENTRY = b"PK\x01\x02"  # before each entry of a zip archive's table
+FIRST, LAST = 8 << 20, 16 << 20  # bytes of a log that are read, of its beginning and of its end
+_MOST_READ = 1 << 30  # bytes of a log that are looked at
+_CHUNK = 1 << 20
 _SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", "node_modules"})
 
 
@@ -35,12 +32,14 @@ class ReportFile:
         open: opens it for reading, unpacked; it need not be seekable.
         size: bytes, where known: -1 for a pipe or a compressed file.
         plain: whether ``path`` can be opened as it is.
+        left_out: whether it is only the beginning and the end of what was given.
     """
 
     path: str
     open: Callable[[], IO[bytes]] = field(repr=False)
     size: int = -1
     plain: bool = True
+    left_out: bool = False
 
     def head(self) -> bytes:
         """Its first bytes, by which its format is recognised."""
@@ -61,35 +60,48 @@ class ReportFile:
             )
         return data
 
-    def ends(self, first: int = FIRST, last: int = LAST) -> tuple[bytes, bytes]:
+    def ends(
+        self, first: int = FIRST, last: int = LAST, between: Callable[[bytes], None] = lambda _: None
+    ) -> tuple[bytes, bytes]:
         """Its beginning and its end; the end is empty where the beginning is all.
+
+        Args:
+            first: bytes of its beginning.
+            last: bytes of its end.
+            between: called with what is between them, piece by piece; of more than 1 GiB, with ``b""`` where some is left out.
 
         Raises:
             UsageError: it cannot be read.
         """
         with self._opened() as file:
             beginning = self._read(file, first)
-            if len(beginning) < first:
-                return beginning, b""
-            if self.plain and self.size > first + last:
-                file.seek(-last, os.SEEK_END)
-                return beginning, self._read(file, last)
-            return beginning, self._last(file, last)
+            if self.left_out:
+                between(b"")
+            if self.plain and self.size > _MOST_READ:
+                between(b"")
+                file.seek(self.size - _MOST_READ + first)
+            return beginning, self._last(file, last, between) if len(beginning) == first else b""
 
-    def _last(self, file: IO[bytes], most: int) -> bytes:
+    def _last(self, file: IO[bytes], most: int, between: Callable[[bytes], None]) -> bytes:
         held: list[bytes] = []
-        total = unpacked = 0
-        while unpacked < _MOST_UNPACKED and (chunk := self._read(file, _CHUNK)):
+        total = size = 0
+        while size <= _MOST_READ and (chunk := self._read(file, _CHUNK)):
             held.append(chunk)
-            total, unpacked = total + len(chunk), unpacked + len(chunk)
+            total, size = total + len(chunk), size + len(chunk)
             while total - len(held[0]) >= most:
-                total -= len(held.pop(0))
-        return b"".join(held)[-most:]
+                total -= len(held[0])
+                between(held.pop(0))
+        if size > _MOST_READ:
+            between(b"")
+        text = b"".join(held)
+        if len(text) > most:
+            between(text[:-most])
+        return text[-most:]
 
     def _opened(self) -> IO[bytes]:
         try:
             return self.open()
-        except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise _unreadable(self.path, error) from None
 
     def _read(self, file: IO[bytes], size: int) -> bytes:
@@ -102,7 +114,7 @@ class ReportFile:
             while wanted > 0 and (piece := read(min(wanted, _CHUNK))):
                 pieces.append(piece)
                 wanted -= len(piece)
-        except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        except DAMAGED as error:
             if not pieces:
                 raise _unreadable(self.path, error) from None
         return b"".join(pieces)
@@ -113,37 +125,6 @@ def _unreadable(path: str, error: Exception) -> UsageError:
     return UsageError(
         f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a recording, a log or a dump."
     )
-
-
-class _Gzip(io.RawIOBase):
-    """A compressed file, unpacked: what a member says of itself is skipped, however long it is."""
-
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "rb")
-        self._unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
-        self._members = 1
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        while True:
-            packed = self._unpacking.unconsumed_tail
-            if self._unpacking.eof:
-                packed = self._unpacking.unused_data.lstrip(b"\0") or self._file.read(_PACKED).lstrip(b"\0")
-                self._members += 1
-                if not packed or self._members > _MOST_MEMBERS:
-                    return 0
-                self._unpacking = zlib.decompressobj(16 + zlib.MAX_WBITS)
-            elif not packed and not (packed := self._file.read(_PACKED)):
-                raise EOFError("it is cut off")
-            if data := self._unpacking.decompress(packed, len(buffer)):
-                buffer[: len(data)] = data
-                return len(data)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 def find(paths: Iterable[str | os.PathLike[str]]) -> list[ReportFile]:
@@ -189,48 +170,27 @@ def _unpacked(path: str) -> list[ReportFile]:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 return [_of_stream(path, file)]  # a pipe can be read once
-            magic = file.read(4)
+            packed = archives.is_packed(file.read(HEAD))
     except OSError as error:
         raise _unreadable(path, error) from None
-    if magic[:2] == b"\x1f\x8b":
-        return [ReportFile(path, lambda: io.BufferedReader(_Gzip(path), _CHUNK), plain=False)]
-    if magic == b"PK\x03\x04":
-        return _members(path)
-    return [ReportFile(path, lambda: open(path, "rb"), found.st_size)]
+    if not packed:
+        return [ReportFile(path, lambda: open(path, "rb"), found.st_size)]
+    members = archives.members(path, _kept)
+    if members is not None:
+        return [
+            ReportFile(f"{path}/{one.name}", one.open, one.size, plain=False, left_out=one.left_out) for one in members
+        ]
+    return [ReportFile(path, lambda: archives.unpacked(open(path, "rb")), plain=False)]
 
 
 def _of_stream(name: str, stream: IO[bytes]) -> ReportFile:
     """A stream, held in memory: its beginning and its end, as of a log."""
-    source = ReportFile(name, lambda: stream, plain=False)
-    beginning = source._read(stream, LARGEST // 4)
-    data = beginning if len(beginning) < LARGEST // 4 else beginning + source._last(stream, LAST)
-    return ReportFile(name, lambda: io.BytesIO(data), len(data), plain=False)
+    data, left_out = _kept(stream, LARGEST // 4)
+    return ReportFile(name, lambda: io.BytesIO(data), len(data), plain=False, left_out=left_out)
 
 
-def _members(path: str) -> list[ReportFile]:
-    """The files of a zip archive: each is opened by itself, with the same bounds as any other."""
-    try:
-        with open(path, "rb") as file:
-            entries = sum(chunk.count(_ENTRY) for chunk in iter(lambda: file.read(_CHUNK), b""))
-        if entries > MOST_FILES:  # before its table is read
-            raise UsageError(
-                f"{arguments.short(path)} holds more than {MOST_FILES} files.", "Give the files of one job."
-            )
-        archive = zipfile.ZipFile(path)
-        members = [one for one in archive.infolist() if not one.is_dir()]
-    except UsageError:
-        raise
-    except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError) as error:
-        raise UsageError(
-            f"{arguments.short(path)} is a damaged archive ({error}).", "Unpack it and give the folder."
-        ) from None
-
-    def opener(member: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
-        def opened() -> IO[bytes]:
-            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # these unpack without a limit
-                raise NotImplementedError("it is not compressed by deflate")
-            return archive.open(member)
-
-        return opened
-
-    return [ReportFile(f"{path}/{one.filename}", opener(one), plain=False) for one in members]
+def _kept(stream: IO[bytes], first: int = FIRST) -> tuple[bytes, bool]:
+    """The beginning and the end of what can be read once, and whether something between them is left out."""
+    passed: list[None] = []
+    ends = ReportFile("", lambda: stream).ends(first, LAST, lambda _: passed.append(None))
+    return b"".join(ends), bool(passed)

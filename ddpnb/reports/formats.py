@@ -14,6 +14,7 @@ from ddpnb.reports import (
     exceptions,
     faulthandler_dumps,
     launchers,
+    messages,
     mismatches,
     nccl,
     pyspy,
@@ -57,6 +58,7 @@ TEXT = tuple(
         pyspy,
         faulthandler_dumps,
         script_checkpoints,
+        messages,
     )
 )
 

@@ -55,6 +55,7 @@ _ANNOUNCED = re.compile(r"\[Rank (\d{1,6})\]\s{1,2}Running collective:\s{1,2}(?=
 _UNREACHED = re.compile(
     r"client socket has failed to connect to (?:\[([\w.:-]{1,200})\]|([\w.-]{1,200})):(\d{1,5}) \((?:\w{1,20} )?(?:errno|error): ?\d{1,5} - ([^)\n]{1,100})\)"
 )
+_FEW_WORDS = 30  # behind the last attempt
 _SHOWN = 3  # addresses
 _LAST = 256  # calls of a rank
 _SEVERAL = (
@@ -91,9 +92,12 @@ def read(log: Log) -> Iterator[Fact]:
 
 def _unreached(log: Log) -> Iterator[Fact]:
     """Warnings about attempts to connect: torch makes several, and a log need not show whether a later one succeeded."""
-    failed = dict.fromkeys(
-        (match[1] or match[2], match[3], match[4].strip()) for match in _UNREACHED.finditer(log.text)
-    )
+    attempts = list(_UNREACHED.finditer(log.text))
+    failed = dict.fromkeys((match[1] or match[2], match[3], match[4].strip()) for match in attempts)
+    if len(attempts) > 1 and len(log.text[attempts[-1].end() :].split()) < _FEW_WORDS:
+        host, port, reason = list(failed)[-1]
+        yield Message(Speaker(), f"The log ends with failed attempts to connect to {host}:{port} ({reason})")
+        return
     for host, port, reason in islice(failed, _SHOWN):
         yield Unknown(
             f"Whether a process reached {host}:{port} in the end: an attempt failed ({reason}). Try the host and the port from that "

@@ -50,6 +50,7 @@ _STANDARD = frozenset(sys.stdlib_module_names) - {
     "types",
 }
 _MOST = 100_000  # processes
+_MOST_PIDS = 1 << 22  # of Linux
 
 
 def read(log: Log) -> Iterator[Fact]:
@@ -100,8 +101,13 @@ def _of_threads(log: Log) -> Iterator[Fact]:
         above = last_match(_TITLE, log.text, max(before, match.start() - 300), match.start())
         rank = int(above[1]) if above else log.speaker_at(match.start()).rank
         before = match.end()
-        if stacks and rank is not None:
-            yield from facts(Speaker(rank), stacks, idle)
+        if stacks and (rank is not None or len(mains) == 1):
+            yield from facts(Speaker(rank, 0 if rank is not None else process_of(stacks)), stacks, idle)
+
+
+def process_of(stacks: tuple[Stack, ...]) -> int:
+    """The process of a main thread: Linux gives both one number. Other numbers only tell processes apart."""
+    return next((stack.native_id for stack in stacks if stack.main), 0) % _MOST_PIDS or 1
 
 
 def facts(speaker: Speaker, stacks: tuple[Stack, ...], idle: bool | None) -> Iterator[Fact]:

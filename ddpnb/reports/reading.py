@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
 from ddpnb.recording.recording import Recording
-from ddpnb.reports import files, flight_recorder, formats, logs, together
+from ddpnb.reports import archives, encodings, files, flight_recorder, formats, logs, together
 from ddpnb.reports.facts import Found
 from ddpnb.reports.files import ReportFile
 
@@ -18,8 +19,24 @@ _KNOWN = (
     "Known are flight-recorder dumps, NCCL and gloo logs, output of torchrun and other launchers, tracebacks, py-spy and "
     "faulthandler dumps, kernel logs, and recordings of ddpnb."
 )
-_ENCODINGS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}  # as PowerShell writes a file, by its first bytes
+#: of the middle of a large log, the lines around these are read
+_WORDS = (
+    "raceback", "rror: ", "atchdog", "imed out", "imeout", "emory", "exitcode", "NCCL WARN", "call first", "NVRM", "MainThread", "grad for rank",
+    "by peer",
+)  # fmt: skip
+_SPLIT = "Give its parts, one at a time (split -C 30M LOG)."
+_UNPACK = "Unpack it and give the files."
 _SECONDS, _LARGE, _BYTES_A_SECOND = 16, 64 << 20, 2 << 20  # of processor time for files of that size, and beyond it
+
+
+class NothingKnown(UsageError):
+    """No format knows anything in the files."""
+
+
+def unread(recording: Recording) -> tuple[str, ...]:
+    """What of its files was not read, in whole sentences."""
+    notes = recording.report.unknown if recording.report is not None else ()
+    return tuple(note for note in notes if note.endswith((_SPLIT, _UNPACK)))
 
 
 def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _ready, _all: None) -> Recording:
@@ -40,32 +57,42 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
         raise UsageError(f"{arguments.short(os.fsdecode(paths[0]))} is an empty folder.", _KNOWN)
     found: list[Found] = []
     dumps: list[ReportFile] = []
+    notes: list[str] = []
     check = _limit(paths, given)
     for turn, file in enumerate(given):
         progress(turn, len(given))
         head = file.head()
         if flight_recorder.recognises(head):
             dumps.append(file)
-        elif (encoding := _ENCODINGS.get(head[:2])) is not None:
-            found += _of_log(file, encoding, check)
-        elif b"\x00" not in head[:1024]:
-            found += _of_log(file, "utf-8", check)
+        elif kind := archives.unread_kind(head):
+            notes.append(
+                f"What {arguments.short(file.path)} says: it is a {kind} archive. Unpack it and give the files."
+            )
+        elif (encoding := encodings.encoding_of(head)) is not None:
+            found += _of_log(file, encoding, check, notes)
         check()
     if dumps:
         found += flight_recorder.read(dumps, progress)
     if not any(one.facts for one in found):
         shown = arguments.short(given[0].path) if len(given) == 1 else f"{len(given)} files"
-        raise UsageError(f"nothing that a hung or failed job writes is known in {shown}.", _KNOWN)
-    return together.recording([one for one in found if one.facts])
+        raise NothingKnown(f"nothing that a hung or failed job writes is known in {shown}.", " ".join(notes) or _KNOWN)
+    recording = together.recording([one for one in found if one.facts])
+    assert recording.report is not None
+    return replace(recording, report=replace(recording.report, unknown=(*recording.report.unknown, *notes)))
 
 
-def _of_log(file: ReportFile, encoding: str, check: Callable[[], None]) -> list[Found]:
-    beginning, end = file.ends()
-    check()
-    text = beginning.decode(encoding, "replace").removeprefix("\ufeff")
-    found = formats.facts_of(logs.read(file.path, text), check)
-    if end:
-        found += formats.facts_of(logs.read(file.path, end.decode(encoding, "replace")), check)
+def _of_log(file: ReportFile, encoding: str, check: Callable[[], None], notes: list[str]) -> list[Found]:
+    """The facts of a log; what of it was not read is added to the notes."""
+    middle = encodings.Middle(_WORDS, encoding)
+    beginning, end = file.ends(between=middle.add)
+    found: list[Found] = []
+    for part in (beginning, middle.text, end):
+        check()
+        found += formats.facts_of(logs.read(file.path, encodings.decoded(part, encoding)), check) if part else []
+    if middle.left_out:
+        notes.append(
+            f"What the middle of {arguments.short(file.path)} says: it is too large to be read as a whole. {_SPLIT}"
+        )
     return found
 
 

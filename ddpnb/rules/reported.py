@@ -47,7 +47,8 @@ def unattributed(snap: Snapshot) -> Iterable[Draft]:
     causes = [
         _cause(one, place, silent)
         for code, (one, place) in explained.items()
-        if code not in known and (code not in _OF_TIME_OUTS or not errors)
+        if code not in known
+        and not (errors and (code in _OF_TIME_OUTS or one.culprits == ()))  # it follows from another
     ]
     if not causes and not errors:
         causes = [one for one in [_plain(snap.recording, report.endings)] if one is not None]
@@ -130,6 +131,18 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> Draft | None:
     return Draft(summary, remedy=remedy, evidence=evidence, kind=kind, certainty="likely")
 
 
+def _one_process(recording: Recording) -> list[str]:
+    """Of the stacks of a single process: the call in which it waits, for others of which nothing is known."""
+    standings = Snapshot(recording, 0).standings
+    waits = [one for one in standings.values() if one.record.unrecorded and one.function]
+    if len(waits) != 1 or sum(bool(record.stacks) for record in recording.ranks.values()) > 1:
+        return []
+    return [
+        f"For whom this process waits in {waits[0].function}{phrases.at(waits[0].site)}: its stack alone does not show it. Collect the "
+        "stacks of all ranks at one moment (py-spy dump --pid PID of each), or flight-recorder dumps (TORCH_FR_BUFFER_SIZE=2000)."
+    ]
+
+
 def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str, ...]:
     """What these files leave open, with what to collect next."""
     report = recording.report
@@ -139,6 +152,7 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     if errors and interrupted_while_waiting(recording):
         notes.append("Whether the ranks would have continued: they were interrupted (KeyboardInterrupt).")
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
+    notes += _one_process(recording) if not errors else []
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:
         notes.append(f"The number of ranks: it is at least {recording.world_size}.")

@@ -15,6 +15,7 @@ from ddpnb.recording.calls import Signature
 from ddpnb.recording.findings import Diagnosis, Finding, FindingType
 from ddpnb.render.explanation import Explanation
 from ddpnb.rules.finding_types import type_of
+from tests.reports.manglings import FAULTS, plain
 
 RDZV = "Error initializing torch.distributed using env:// rendezvous: environment variable WORLD_SIZE expected, but not set"
 TIMED_OUT = "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms for recv operation to complete"
@@ -144,16 +145,40 @@ def test_a_file(tmp_path):
 
 @pytest.mark.parametrize("name", ["nowhere.log", "."])
 def test_a_file_that_cannot_be_read(tmp_path, name):
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match="cannot read|empty folder"):
         ddpnb.explain(tmp_path / name)
 
 
 def test_of_a_large_file_the_end_is_read(tmp_path):
     log = tmp_path / "large.log"
     with open(log, "wb") as file:
-        file.seek(200 << 20)  # a hole
+        file.seek(40 << 20)  # a hole
         file.write(b"\n" + LOG.encode())
-    assert set(ddpnb.explain(log).codes) == {"DDP101", "DDP301"}
+    assert set(ddpnb.explain(log).codes) == {"DDP101"}  # the time-out follows from it
+
+
+def test_a_log_is_explained_as_it_is_diagnosed(tmp_path):
+    """One paragraph for all ranks, not one for each line of the watchdog."""
+    log = tmp_path / "train.log"
+    fault = next(one for one in FAULTS if one.name == "operations")
+    log.write_text("\n".join(plain(fault.lines)))
+    told = ddpnb.explain(log)
+    assert told.findings == ddpnb.diagnose(ddpnb.load(log)).errors
+    assert (told.codes, [page.code for page in told.pages]) == ((fault.code,), [fault.code])
+
+
+def test_it_is_said_where_a_part_of_a_log_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("ddpnb.reports.encodings._MOST_KEPT", 1000)
+    log = tmp_path / "train.log"
+    log.write_text(
+        f"{'x' * 4000}\n" * 2200
+        + f"{'y' * 100_000}ValueError: x\n" * 10
+        + f"{'x' * 4000}\n" * 5000
+        + "\n".join(plain(FAULTS[0].lines))
+    )
+    told = ddpnb.explain(log)
+    assert told.codes == ("DDP301",)
+    assert "What the middle of" in told.note
 
 
 def test_a_lost_connection_is_a_secondary_failure():

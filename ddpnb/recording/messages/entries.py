@@ -24,11 +24,9 @@ def entries() -> tuple[Entry, ...]:
 
 
 @cache
-def logged() -> re.Pattern[str]:
-    """Lines of a log that are errors without an exception: the kernel's, the backend's, the workers'."""
-    return re.compile(
-        "|".join(dict.fromkeys(text for entry in entries() for leaf in entry.all for text in leaf.logged))
-    )
+def words() -> tuple[str, ...]:
+    """Words of the lines of a log that are errors without an exception: the kernel's, the backend's, the workers'."""
+    return tuple(dict.fromkeys(text for entry in entries() for leaf in entry.all for text in leaf.logged))
 
 
 def _several(value: str | list[str]) -> tuple[str, ...]:

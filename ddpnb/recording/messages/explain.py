@@ -7,10 +7,10 @@ errors.toml matches: ``ddpnb.rules.hangs.endings`` reports it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from ddpnb.recording.messages.entries import explanation, logged
+from ddpnb.recording.messages.entries import explanation, words
 from ddpnb.recording.messages.explained import THIS, Explained, Raised, blamed
 from ddpnb.recording.messages.sentences import numbers
 from ddpnb.recording.messages.tracebacks import LoggedError, read
@@ -18,6 +18,8 @@ from ddpnb.recording.stacks import Frame
 
 _LONGEST_TEXT = 1_000_000
 _MOST_EXCEPTIONS = 400
+_MOST_LINES, _LONGEST_LINE = 400, 2000
+_FOLLOWING = re.compile(r"\n(?=\s{0,8}\n|\[|Traceback|\s{0,8}File )")
 _NESTED = re.compile(r"Traceback \(most recent call last\)")
 _CALLBACK = re.compile(r"^Got the following error when running the callback: (\w{1,80}): ")
 _CHECKPOINT_RANKS = re.compile(r"CheckpointException ranks:dict_keys\(\[([\d, ]{1,20000})\]\)")
@@ -108,7 +110,7 @@ def explain_text(text: str) -> list[Explained]:
             summary = "" if explained.code == "DDP403" else explained.summary
             errors.setdefault((explained.code, summary), {})[rank] = explained
     codes = {code for code, _ in errors}
-    lines = [line.strip()[:2000] for line in text.splitlines() if logged().search(line)]
+    lines = [message for _, message in logged_messages(text)]
     for line in reversed(list(dict.fromkeys(lines))[-_MOST_EXCEPTIONS:]):
         explained = _explain(Raised.of(line))
         # A log line repeats what its exception says.
@@ -118,6 +120,30 @@ def explain_text(text: str) -> list[Explained]:
         explained = _explain(Raised.of(text.strip()))
         return [explained] if explained is not None else []
     return [_together(by_rank) for by_rank in errors.values()]
+
+
+def logged_messages(text: str, some: Iterable[str] = ()) -> Iterator[tuple[int, str]]:
+    """(where it begins, the message) of the errors of a text that no exception contains, in its order.
+
+    Args:
+        text: of a log.
+        some: the words that are looked for; empty: all that errors.toml calls ``logged``.
+    """
+    starts: dict[int, int] = {}  # the end of each line, by its beginning
+    for word in some or words():
+        place, seen = text.find(word), 0
+        while place >= 0 and seen < _MOST_LINES:
+            start, end = max(text.rfind("\n", 0, place) + 1, place - _LONGEST_LINE), text.find("\n", place)
+            end = min(end if end >= 0 else len(text), place + _LONGEST_LINE)
+            starts[start], seen = end, seen + 1
+            place = text.find(word, end)
+    for start, end in sorted(starts.items()):
+        line = text[start:end].strip()
+        explained = explain(line)
+        if explained is not None:
+            whole = _FOLLOWING.split(text[start : end + _LONGEST_LINE], maxsplit=1)[0].strip()
+            more = explain(whole)  # names of parameters may follow in the next lines
+            yield start, whole if more is not None and more != explained and more.code == explained.code else line
 
 
 def _together(by_rank: Mapping[int, Explained]) -> Explained:

@@ -65,8 +65,9 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
         culprits = ()  # another rank, of which the message does not say which
     apart = tuple(sorted(rank for side in sides for rank in side))
     waiting = phrases.besides(sorted({*finding.waiting, *finding.culprits}), culprits or apart)
-    who = f"{phrases.ranks(culprits or apart or waiting, True)}: "
-    told_by = _lower(first.summary)
+    concerned = phrases.ranks(culprits or apart or waiting, True)
+    says_it = first.summary.startswith(f"{concerned} ")
+    who, told_by = ("", first.summary) if says_it else (f"{concerned}: ", _lower(first.summary))
     short = title(f"{who}{told_by}", *(f"{who}{one}" for one in _shorter(told_by)))
     return Draft(
         short,

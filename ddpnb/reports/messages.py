@@ -1,0 +1,36 @@
+"""Known error texts (``recording/messages/errors.toml``) of a log, without an exception around them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from ddpnb.recording.messages.entries import words
+from ddpnb.recording.messages.explain import logged_messages
+from ddpnb.reports.facts import Fact, Message, Unknown
+from ddpnb.reports.logs import Log
+
+NAME = "known error texts"
+_CLOSED = "failed on SocketImpl("
+#: other formats read more of these lines: ranks, calls, which of several attempts was the last
+_OTHERS = frozenset(
+    {"Watchdog caught", "monitoredBarrier", "clients joined", "op.preamble.length", "NCCL WARN", "client socket has"}
+)
+_READ = tuple(word for word in words() if word not in _OTHERS)
+MARKS = (*_READ, _CLOSED)
+
+_STORE = re.compile(r"(?:recv|send)\w{1,20} failed on SocketImpl\([^)\n]{0,200}?remote=(?P<remote>[^)\n]{1,200})\)")
+_FEW = 3
+
+
+def read(log: Log) -> Iterator[Fact]:
+    """The errors, by the process that wrote them; and connections to a store that were closed."""
+    for offset, text in logged_messages(log.text, _READ):
+        yield Message(log.speaker_at(offset), text)
+    closed = dict.fromkeys(match["remote"].strip() for match in _STORE.finditer(log.text))
+    for remote in islice(closed, _FEW):
+        yield Unknown(
+            f"Why the connection to the store at {remote} was closed: the process that serves it, rank 0 or the launcher, ended (as at the "
+            "end of each job), or the network failed. Collect the output of that host."
+        )
