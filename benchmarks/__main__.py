@@ -24,6 +24,7 @@ PARTS = {
     "launch": ("launch:launches", "launch:starts"),
     "memory": ("binder:notebook_memory",),
     "snapshot": ("hands:snapshots",),
+    "lines": ("lines:stops", "lines:costs"),
     "release": ("hands:releases", "hands:restarts"),
     "reports": ("reports:reports", "many_reported:many"),
     "growth": ("growth:growth",),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ddpnb.notebook.panel import Panel
     from ddpnb.recorder.checkpoints import checkpoint
     from ddpnb.recorder.components import component
+    from ddpnb.recorder.same import same
     from ddpnb.recording.checks import Check
     from ddpnb.recording.curves import Curves, RankCurves
     from ddpnb.recording.ending import Ending
@@ -104,6 +105,7 @@ _NAMES = {
     "ddpnb.recording.curves": "Curves RankCurves",
     "ddpnb.recorder.checkpoints": "checkpoint",
     "ddpnb.recorder.components": "component",
+    "ddpnb.recorder.same": "same",
     "ddpnb.studies.reenactment.reenact": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.render.parting": "Partings partings",
@@ -188,6 +190,7 @@ __all__ = [
     "load",
     "partings",
     "reenact",
+    "same",
     "show",
 ]
 

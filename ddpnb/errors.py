@@ -57,6 +57,10 @@ class CollectiveMismatch(DdpnbError, RuntimeError):
     """Raised by the fence on a rank instead of issuing a collective that does not match those of its peers."""
 
 
+class ValuesDiffer(DdpnbError, RuntimeError):
+    """Raised on a rank in place of a collective: a value that the program says is the same on all ranks (``ddpnb.same``) is not."""
+
+
 class Released(DdpnbError, RuntimeError):
     """Raised on a rank by ``release()``, where the rank was waiting or computing."""
 

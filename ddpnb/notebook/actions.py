@@ -149,6 +149,9 @@ class Actions:
             site=values.get("site", "").strip(),
             when=values.get("when", "").strip(),
             parted=bool(values.get("parted")),
+            line=values.get("line", "").strip(),
+            differs=values.get("differs", "").strip(),
+            exception=bool(values.get("exception")),
         )
         self._add(self._holds, holding, until)
         return f"Armed: {holding}."
@@ -161,7 +164,8 @@ class Actions:
             self._drop(self._holds, armed[number])
 
     def _step(self, values: Values) -> None:
-        self.world.step(asked.whole(values, "n") or 1, ranks=asked.ranks(values), timeout=_STEP_S)
+        number, ranks = asked.whole(values, "n") or 1, asked.ranks(values)
+        self.world.step(number, ranks=ranks, timeout=_STEP_S, how=values.get("how") or "collective")
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():

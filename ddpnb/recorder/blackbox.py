@@ -139,6 +139,20 @@ class BlackBox:
             self._touch(now)
         return number
 
+    def reopen(self, number: int, event: Event) -> int:
+        """Open an event in the record of an earlier one, if that is still there: what happens very often must not fill the box."""
+        if number < 0 or self.silent or is_mine(self._lock):
+            return self.begin(event)
+        title, facts = self.intern({"phase": event.title}), self.intern(written(event))
+        at = layout.EVENTS_AT + (number % layout.EVENTS) * layout.EVENT_SIZE
+        with self._lock:
+            if layout.EVENT.unpack_from(self.memory, at)[0] == number + 1:
+                now = now_ns()
+                layout.EVENT.pack_into(self.memory, at, number + 1, title, facts, 0, 0, now, 0)
+                self._touch(now)
+                return number
+        return self.begin(event)
+
     def end(self, number: int, learned: Event | None = None, failed: bool = False) -> None:
         """Close an event; ``learned``: one of its kind, with what is known only now."""
         if number < 0 or self.silent or is_mine(self._lock):

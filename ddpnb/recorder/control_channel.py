@@ -12,7 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ddpnb.errors import UsageError
 from ddpnb.recorder import clock, inside, threads, unseen
+from ddpnb.recorder.code_lines import located
 from ddpnb.recorder.completion import completions
 from ddpnb.recorder.device_reads import DeviceReads
 from ddpnb.recorder.door import Door
@@ -74,7 +76,8 @@ class ControlChannel:
             verbs.Hold: self._hold,
             verbs.Unhold: lambda asked: gate.remove(Hold.from_json(asked.hold)),
             verbs.Hurry: lambda _: door.groups.unhurried(False),
-            verbs.Step: lambda asked: gate.step(asked.count),
+            verbs.Locate: lambda asked: located(asked.line),
+            verbs.Step: self._step,
             verbs.Resuming: lambda _: gate.resuming(),
             verbs.Resume: lambda _: gate.resume(),
             verbs.Inject: lambda asked: faults.inject(Fault.from_json(asked.fault), keep=asked.keep),
@@ -157,6 +160,17 @@ class ControlChannel:
         self._door.groups.unhurried(True)
         if asked.hold is not None:
             self._door.gate.hold(Hold.from_json(asked.hold), keep=asked.keep)
+
+    def _step(self, asked: verbs.Step) -> Done:
+        self._door.groups.unhurried(True)
+        try:
+            if asked.how == "collective" and not asked.to:
+                self._door.gate.step(asked.count)
+            else:
+                self._door.gate.step_lines(asked.how, asked.count, asked.to)
+        except UsageError as error:
+            return Done(error=f"{error.what} {error.hint}".strip().rstrip("."))
+        return Done()
 
     def _heal(self, asked: verbs.Heal) -> None:
         self._faults.heal(None if asked.faults is None else [Fault.from_json(one) for one in asked.faults])

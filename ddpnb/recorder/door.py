@@ -22,9 +22,10 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C._distributed_c10d import ProcessGroup, Work
 
-from ddpnb.errors import CollectiveMismatch
+from ddpnb.errors import CollectiveMismatch, ValuesDiffer
 from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.breakpoints import AtDoor, Gate
 from ddpnb.recorder.callers import reduction_of
@@ -35,8 +36,10 @@ from ddpnb.recorder.group_hooks import GroupHooks
 from ddpnb.recorder.groups import Groups, KnownGroup
 from ddpnb.recorder.hooks import hide, place, say_failed
 from ddpnb.recorder.in_flight import Flight
+from ddpnb.recorder.lines import Lines
 from ddpnb.recorder.parted import Partings
 from ddpnb.recorder.release import Release, raises_releases
+from ddpnb.recorder.sameness import Sameness, warn
 from ddpnb.recorder.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
 from ddpnb.recorder.user_frames import calling_frame_from, is_user_file, library_of, user_path
@@ -44,7 +47,7 @@ from ddpnb.recorder.waits import asked, watched
 from ddpnb.recording import blackbox as layout
 from ddpnb.recording.calls import CallState, Signature
 from ddpnb.recording.events import written
-from ddpnb.recording.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, RanksPart
+from ddpnb.recording.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, Held, NotTheSame, RanksPart
 from ddpnb.recording.events.startup import UsedAfterFork
 from ddpnb.recording.files import write_private
 
@@ -92,7 +95,9 @@ class Door:
         self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
-        self.gate = Gate(self.release, Partings(box, self.groups))
+        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values)
+        self.gate.lines = Lines(box, self.gate)
+        self.sameness = Sameness(self.gate, box.silent, lambda: self.groups.fence)
         self.flight = Flight(box)
         self.signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
@@ -120,6 +125,7 @@ class Door:
             self.hooks.open()
         self._add_kernels(_ONLY_KERNELS if self.hooks else OPS)
         self.settle()
+        self.sameness.open()
         self._of_works = {"wait": Work.wait, "is_completed": Work.is_completed}
         self.flight.asks = Work.is_completed
         Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
@@ -165,6 +171,7 @@ class Door:
         """Forget the calls of the last run, and its groups unless they are kept (their sequence numbers continue)."""
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
+        self.sameness.new_run()
         self.flight.pending.clear()
         if not keep:
             self.release.clear()
@@ -407,12 +414,16 @@ class Door:
 
         Exceptions while it is held go to the user: a release, an interrupt, or from a signal handler.
         """
+        if seq and self.sameness.pending:
+            self._check_same(entry, group, spec, seq)
         call = AtDoor(spec.name, seq, group.identity, frame, known=group, marks=partial(self._mark, entry))
         try:
             if not self.gate.stops(call):
                 return
             if call.parted:
                 self._say_parted(entry, group, call)
+            if call.differs:
+                self.box.emit(Held(kind="call", why=call.why[:500], call=entry[1]))
         except BaseException as error:
             if of_handler(error):
                 self.not_made(entry, group, seq)
@@ -427,6 +438,23 @@ class Door:
                 memory[at + _STATE_AT] = _ENTERED
             self.not_made(entry, group, seq)
             raise
+
+    def _check_same(self, entry: Entry, group: KnownGroup, spec: OpSpec, seq: int) -> None:
+        """Announce what the program says is the same on all ranks; raise or warn if it is not."""
+        what = ""
+        try:
+            whole = len(group.ranks) == dist.get_world_size()
+            what = self.sameness.differences(group, seq, spec.name, whole)
+            if what:
+                self.box.emit(NotTheSame(call=entry[1], what=what[:1000]))
+        except BaseException as error:
+            self.not_announced(error, entry, group, seq)
+            return
+        if what and self.groups.fence == "warn":
+            warn(what)
+        elif what:
+            self.not_made(entry, group, seq)
+            raise ValuesDiffer(f"{what}.", "The program says that they are the same (fence='off' disables this check).")
 
     def _say_parted(self, entry: Entry, group: KnownGroup, call: AtDoor) -> None:
         """Record which ranks are elsewhere in the program."""

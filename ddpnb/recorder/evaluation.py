@@ -7,7 +7,7 @@ import threading
 from _thread import get_ident
 from typing import Any
 
-from ddpnb.recorder.user_frames import frames_of, is_user_frame
+from ddpnb.recorder.user_frames import frames_of, is_user_frame, looked_at
 from ddpnb.recorder.values import describe
 from ddpnb.texts import shortened
 
@@ -39,14 +39,14 @@ def names_in(frame: Any) -> dict[str, Any]:
 
 
 def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, Any]) -> dict[str, Any]:
-    """Evaluate in the ``depth``-th user frame of the main thread, from the innermost; on an idle rank, in ``namespace``.
+    """Evaluate in the ``depth``-th user frame of the main thread, or of one that is held, from the innermost; on an idle rank, in ``namespace``.
 
     It runs in its own thread: an expression that blocks on a device or a lock must not block the control channel.
 
     Returns:
         ``text`` (its repr, or a description of a tensor), ``value`` where it is plain, ``where``; or ``error``.
     """
-    frames = [frame for frame in frames_of(threading.main_thread().ident or 0) if is_user_frame(frame)]
+    frames = [frame for frame in frames_of(looked_at()) if is_user_frame(frame)]
     where = ""
     names = namespace
     if frames:

@@ -242,6 +242,22 @@ class Groups:
             return None
         return Places(f"{board_path(self._folder, known.run, known.key)}places", len(known.identity.ranks), me)
 
+    def shared_values(self, known: KnownGroup | None, what: str) -> tuple[Places, tuple[int, ...]] | None:
+        """Where ranks announce values under a name, and which ranks; of a group, or (None) of all. None: nothing to compare with.
+
+        Raises:
+            OSError: there is no room.
+        """
+        if known is None:
+            size = dist.get_world_size() if dist.is_initialized() else int(os.environ.get("WORLD_SIZE", "1"))
+            ranks, me, key, run = tuple(range(size)), self._rank, "all ranks", self._run
+        else:
+            me, ranks, key, run = self._member(known.identity, known.of()), known.identity.ranks, known.key, known.run
+        if not 0 <= me < len(ranks) or len(ranks) < 2 or not os.path.isdir(self._folder):
+            return None
+        path = board_path(self._folder, run, f"{key}\n{what}")
+        return Places(f"{path}values", len(ranks), me), ranks
+
     def renumber(self) -> None:
         """The box's table of strings has begun again."""
         for known in list(self.known.values()):

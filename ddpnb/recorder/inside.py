@@ -6,7 +6,6 @@ A path is written as in Python, from a variable: ``args.model``, ``batch['image'
 from __future__ import annotations
 
 import re
-import threading
 from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import islice
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 
 from ddpnb.recorder.locals import LOOK_S, is_hidden, variables
-from ddpnb.recorder.user_frames import frames_of, is_user_file
+from ddpnb.recorder.user_frames import frames_of, is_user_file, looked_at
 from ddpnb.recorder.values import MAX_TEXT, Allowance, Writer
 from ddpnb.recording.names import one_line
 from ddpnb.recording.stacks import NOT_SHOWN
@@ -36,7 +35,7 @@ def look(file: str, function: str, path: str) -> dict[str, Any]:
     Returns:
         ``inside``: pairs of label and description, ``more``: how many were left out; or ``error``.
     """
-    frames = frames_of(threading.main_thread().ident or 0)
+    frames = frames_of(looked_at())
     names = next((_locals(one) for one in frames if _is_of(one, file, function)), None)
     frames.clear()
     if names is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -14,7 +13,7 @@ from ddpnb.recorder.tensor_paths import NotFound, of_model, resolve, similar, te
 from ddpnb.recorder.tensor_values import Reading, plain
 from ddpnb.recorder.tracked_model import Watched
 from ddpnb.recorder.tracked_models import Followed
-from ddpnb.recorder.user_frames import frames_of, is_user_frame
+from ddpnb.recorder.user_frames import frames_of, is_user_frame, looked_at
 from ddpnb.recording.names import one_line
 from ddpnb.recording.replicas import UNWRAPPED
 from ddpnb.recording.tensors import BINS, MAX_NAME, path
@@ -112,8 +111,7 @@ class Tensors:
 
     def _variables(self, depth: int, *, local: bool = False) -> tuple[dict[str, Any], str, str]:
         """The variables of a user's frame, the frame in words, and its function; of an idle rank, those of cells."""
-        main = threading.main_thread().ident or 0
-        frames = [frame for frame in frames_of(main) if is_user_frame(frame)]
+        frames = [frame for frame in frames_of(looked_at()) if is_user_frame(frame)]
         if not frames:
             return dict(self._namespace()), "the variables of cells", ""
         if depth >= len(frames):

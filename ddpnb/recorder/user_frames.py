@@ -8,6 +8,7 @@ import site
 import sys
 import sysconfig
 import threading
+from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
@@ -170,6 +171,9 @@ def library_of(frame: FrameType | None) -> str:
 
 
 _WALK = 1000  # frames that are looked at
+# The threads that are held, and of some the frames that are shown in place of their own: those that an exception has left.
+_held: dict[int, None] = {}
+_instead: dict[int, Sequence[FrameType]] = {}
 _GENERATOR = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR  # the caller of a generator is known only while it runs
 
 
@@ -180,11 +184,30 @@ def frames_of(ident: int, most: int = _WALK) -> list[FrameType]:
     frame of a generator that has yielded meanwhile points to a caller that is no more, and to follow
     it is a segmentation fault.
     """
+    instead = _instead.get(ident)
+    if instead is not None:
+        return list(instead[:most])
     frames: list[Any] = []
     now = map(itemgetter(ident), islice(iter(sys._current_frames, None), 1))
     with contextlib.suppress(AttributeError, KeyError):  # the outermost has no caller; or there is no such thread
         frames.extend(accumulate(chain(now, repeat("f_back", most - 1)), getattr))
     return [frame for frame in frames if frame is not None]
+
+
+def note_held(ident: int, held: bool, instead: Sequence[FrameType] = ()) -> None:
+    """A thread is held, or no longer; ``instead``: the frames that an exception has left, innermost first."""
+    _held.pop(ident, None)
+    _instead.pop(ident, None)
+    if held:
+        _held[ident] = None
+        if instead:
+            _instead[ident] = instead
+
+
+def looked_at() -> int:
+    """The thread whose frames a user looks at: the main thread, unless another one alone is held."""
+    main, held = threading.main_thread().ident or 0, list(_held)
+    return main if main in held or not held else held[0]
 
 
 def place_of(frame: FrameType) -> dict[str, Any]:

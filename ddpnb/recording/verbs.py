@@ -158,10 +158,34 @@ class Hurry(Request[Done]):
     """Restore time-outs."""
 
 
+class Nearest(Done):
+    """Where a place is.
+
+    ``file``: its path; empty where nothing of that name is loaded. ``has_code``: at this line. ``near``: if not, the nearest
+    lines that have. ``library``: it is no file of the user's.
+    """
+
+    file: LongText = LongText("")
+    has_code: bool = True
+    near: tuple[int, ...] = ()
+    library: bool = False
+
+
+class Locate(Request[Nearest]):
+    """Which loaded file a place is in, and whether its line has code."""
+
+    line: LongText = LongText("")
+
+
 class Step(Request[Done]):
-    """Let a held rank make so many calls."""
+    """Let a held rank make so many calls; or, if ``how`` is another one of ``holds.HOW``, so many steps over lines.
+
+    ``to``: until it is before this line.
+    """
 
     count: int = 1
+    how: str = "collective"
+    to: LongText = LongText("")
 
 
 class Resuming(OfARun):

@@ -26,6 +26,13 @@ _OUTCOMES = {
 }
 
 
+_STEPS = (
+    ("collective", "collectives"),
+    ("over", "lines (over)"),
+    ("into", "lines (into)"),
+    ("out", "functions (out)"),
+    ("iteration", "iterations"),
+)
 _RELEASE = "interrupt ranks that hang or wait; processes and variables are kept"
 _RESTART = "new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click"
 
@@ -219,9 +226,12 @@ def hold(
         "hold at",
         markup.choice("before", "before", [("", "any call"), *((op, op) for op in OPERATIONS)]),
         markup.number("number", "seq", least=1, hint="any"),
-        markup.field("line or function", "site", hint="train.py:91", size=14),
+        markup.field("its line or function", "site", hint="train.py:91", size=14),
         markup.field("when", "when", hint="step == 5", size=14),
+        markup.field("at a line", "line", hint="train.py:40", size=14),
+        markup.field("value that differs", "differs", hint="len(batch)", size=14),
         '<label class="beside"><input type="checkbox" name="parted" value="1">where ranks part</label>',
+        '<label class="beside"><input type="checkbox" name="exception" value="1">unhandled exception</label>',
         markup.rank_boxes(size),
         markup.button("hold there", "hold at", image="hold", enabled=enabled),
         answers.html(to_hold),
@@ -229,6 +239,7 @@ def hold(
     step = markup.form(
         "step",
         markup.number("calls", "n", 1, least=1),
+        markup.choice("of", "how", _STEPS, "collective"),
         markup.rank_boxes(size),
         markup.button("step", "step", image="step", enabled=enabled),
         markup.button("resume", "resume", image="go", enabled=enabled),

@@ -1,4 +1,4 @@
-"""Hold, step, resume: stop ranks before a collective, and let them continue, one call at a time or freely."""
+"""Hold, step, resume: stop ranks before a collective or a line, and let them continue, one step at a time or freely."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ddpnb.errors import UsageError, WorldError
 from ddpnb.recording import arguments, phrases, verbs
-from ddpnb.recording.holds import NEEDS_3_12, Hold
+from ddpnb.recording.holds import HOW, LINES_NEED_3_12, NEEDS_3_12, Hold, Place
 from ddpnb.recording.rank_state import RankState
 from ddpnb.render.views.status import RankStatus
 from ddpnb.world.inspection import Inspection
@@ -19,17 +19,22 @@ from ddpnb.world.results import WorldStatus
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
 _MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
+_SOON_S = 0.25  # in which most steps over lines are made
 _TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
 _STANDING = (RankState.HELD, RankState.ENDED, RankState.WAITING, RankState.IDLE)
 
 
 @dataclass(frozen=True)
 class Holding:
-    """An armed hold. ``wait()`` returns when ranks are held; ``remove()`` disarms it."""
+    """An armed hold. ``wait()`` returns when ranks are held; ``remove()`` disarms it.
+
+    ``note``: what to know of it, as that no rank has loaded its file yet.
+    """
 
     hold: Hold
     ranks: tuple[int, ...]
     _breakpoints: Breakpoints
+    note: str = ""
 
     def wait(self, timeout: float | None = None) -> WorldStatus:
         """Wait until each of its ranks is held, has ended, or waits for a held rank.
@@ -62,7 +67,8 @@ class Holding:
         self._breakpoints.remove(self)
 
     def __str__(self) -> str:
-        return f"hold {self.hold} on {phrases.ranks(self.ranks)}"
+        note = f" ({self.note})" if self.note else ""
+        return f"hold {self.hold} on {phrases.ranks(self.ranks)}{note}"
 
     __repr__ = __str__
 
@@ -84,29 +90,75 @@ class Breakpoints:
                 raise UsageError(
                     "One rank alone cannot part from others.", "Give two or more, or none to compare all of them."
                 )
-            if hold.parted and not hasattr(sys, "monitoring"):
-                raise UsageError(NEEDS_3_12)
+            if (hold.parted or hold.at_lines) and not hasattr(sys, "monitoring"):
+                raise UsageError(LINES_NEED_3_12 if hold.at_lines else NEEDS_3_12)
+            note = self._located(hold.line, chosen) if hold.line else ""
             self._ranks.send_all(verbs.Hold())  # suspends the time-outs of ranks that will wait
             self._ranks.send(chosen, verbs.Hold(hold=hold.to_json(), keep=keep))
-            holding = Holding(hold, chosen, self)
+            holding = Holding(hold, chosen, self, note)
             if keep or not set(chosen) <= set(self._ranks.busy()):
                 self._armed.append((holding, keep))
         return holding
 
-    def step(self, n: int, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
+    def _located(self, line: str, ranks: Sequence[int]) -> str:
+        """What to know of a place.
+
+        Raises:
+            UsageError: its file is there, and no line of code is at this place.
+        """
+        answers = self._ranks.ask(ranks, verbs.Locate(line=verbs.LongText(line))).values()
+        found = [answer for answer in answers if answer.file]
+        place = Place.read(line)
+        if found and not any(answer.has_code for answer in found):
+            raise UsageError(*_without_code(place, found[0]))
+        if not found and place.file:
+            return f"no rank has loaded a file of the name {place.file} yet: it stops there once one does"
+        return "in a library: variables are those of your own code around it" if found and found[0].library else ""
+
+    def step(
+        self, n: int, ranks: int | Iterable[int] | None, timeout: float, how: str = "collective", to: str = ""
+    ) -> WorldStatus:
         """See ``World.step``."""
         arguments.seconds("timeout", timeout, least=0)
+        if how not in HOW:
+            raise UsageError(f"how cannot be {arguments.short(how)}.", f"It is one of {', '.join(HOW)}.")
+        if to:
+            Place.read(to)
         if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n < 2**31:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(
-                f"n must be at least 1 collective, not {arguments.short(n)}.", "world.resume() lets it continue."
+                f"n must be at least 1 {'step' if to or how != 'collective' else how}, not {arguments.short(n)}.",
+                "world.resume() lets it continue.",
             )
+        if how != "collective" or to:
+            return self._step_lines(verbs.Step(count=n, how=how, to=verbs.LongText(to)), ranks, timeout)
         with self._ranks.lock:
             self._ranks.check_open()
             states = self._inspection.states()
-            chosen = self._held_ranks(ranks, states)
+            chosen = self._held_ranks(ranks, {one.rank for one in states if one.state is RankState.HELD})
             waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
             self._ranks.send(chosen, verbs.Step(count=n))
         return self.wait_until_still(chosen, timeout, waiting)
+
+    def _step_lines(self, step: verbs.Step, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
+        """Step over lines. Most steps take no time: the ranks alone are asked, at first, whether they are held again."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            if step.to:
+                self._located(step.to, self._ranks.chosen(ranks))
+            chosen = self._held_ranks(ranks, self._held())
+            self._ranks.send(chosen, step)
+        began = time.monotonic()
+        while time.monotonic() - began < min(_SOON_S, timeout):
+            if self._held(chosen) >= set(chosen):
+                return WorldStatus(self._inspection.states())
+            time.sleep(_TICK_S)
+        return self.wait_until_still(chosen, max(0.0, timeout - _SOON_S))
+
+    def _held(self, ranks: Sequence[int] | None = None) -> set[int]:
+        """The ranks that say that they are held."""
+        with self._ranks.lock:
+            gates = self._ranks.ask(self._ranks.alive() if ranks is None else ranks, verbs.Gate())
+        return {rank for rank, gate in gates.items() if gate.held}
 
     def resume(self, ranks: int | Iterable[int] | None) -> None:
         """See ``World.resume``."""
@@ -168,9 +220,8 @@ class Breakpoints:
         if not self._armed and not _in_force(gates):
             self._ranks.ask(list(gates), verbs.Hurry())
 
-    def _held_ranks(self, ranks: int | Iterable[int] | None, states: Iterable[RankStatus]) -> tuple[int, ...]:
+    def _held_ranks(self, ranks: int | Iterable[int] | None, held: set[int]) -> tuple[int, ...]:
         chosen = self._ranks.chosen(ranks)
-        held = {one.rank for one in states if one.state is RankState.HELD}
         if ranks is None and held:
             return tuple(rank for rank in chosen if rank in held)
         free = [rank for rank in chosen if rank not in held]
@@ -215,6 +266,23 @@ class Breakpoints:
                 return WorldStatus(tuple(shown.values()))
             time.sleep(tick)
             tick = min(_SLOWEST_TICK_S, tick * 1.05)
+
+
+def _without_code(place: Place, found: verbs.Nearest) -> tuple[str, str]:
+    """That a place has no code, and what to do."""
+    if not place.line:
+        return (
+            f"{found.file} has no function {place.function}().",
+            "Give the name as in its def, or with its class: Net.forward().",
+        )
+    if found.library and not found.near:
+        return f"{found.file} is part of ddpnb, which does not hold itself.", "Give a line of your own code."
+    near = " and ".join(str(line) for line in found.near)
+    which = f"line {near} has" if len(found.near) == 1 else f"lines {near} have"
+    return (
+        f"{found.file} has no code at line {place.line}.",
+        f"The nearest {which} some." if near else "It has none at all.",
+    )
 
 
 def _in_force(gates: Mapping[int, verbs.GateState]) -> bool:

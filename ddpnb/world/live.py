@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
+from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
 from ddpnb.recording.faults import Fault
 from ddpnb.recording.files import check_writable
-from ddpnb.recording.holds import Hold
+from ddpnb.recording.holds import Hold, is_place
 from ddpnb.recording.recording import Recording
 from ddpnb.render.parting import Partings
 from ddpnb.render.source_lines import SourceLines
@@ -301,16 +302,20 @@ class LiveRanks:
         group: str = "",
         when: str = "",
         parted: bool = False,
+        line: str = "",
+        count: int = 1,
+        exception: bool = False,
+        differs: str = "",
         keep: bool = False,
     ) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that matches all conditions.
+        """Stop ranks before a collective or a line: the next one, or the next that matches all conditions.
 
         Variables of a held rank can be read and expressions evaluated in its frames. While a hold is armed, the
         time-outs of the process groups are suspended for new calls. A hold ends with the current run, or with
         the next run if none is in progress.
 
         Args:
-            before: operation or operations, named as in findings: ``"all_reduce"``.
+            before: operation or operations, named as in findings: ``"all_reduce"``. Or a place, as for ``line``.
             ranks: which ranks; all by default.
             seq: sequence number of the call in its group, from 1: ``all_reduce #5`` is ``seq=5``.
             site: ``"train.py"``, ``"train.py:91"`` or the name of a function.
@@ -319,42 +324,73 @@ class LiveRanks:
             parted: stop where ranks part: at the first call that the ranks of its group make from different places in the
                 program, before it hangs or mixes numbers. Only ``group``, ``ranks`` (who is compared) and ``keep`` go with
                 it. Needs Python 3.12 or later.
+            line: stop before a line, ``"train.py:40"``, or at the entry of a function, ``"train_step()"``. The others run on to
+                their next collective, and wait there. ``when``, ``count`` and ``differs`` go with it. Needs Python 3.12.
+            count: stop from this time on: 3 lets two pass.
+            exception: stop where an exception leaves the program, which nothing in it has handled; its frames are shown.
+                Needs Python 3.12.
+            differs: an expression, evaluated on all ranks where they pass: stop where its value (a number, a text, a tensor, or a
+                container of these) is not the same on all of them: ``"loss.item()"``. Of ranks that come one after the
+                other, those stop that come after a difference is known; the first waits in its collective.
             keep: stay armed for later runs too.
 
         Returns:
             The armed hold, with ``wait()`` and ``remove()``.
 
         Raises:
-            UsageError: an unknown rank or operation, an invalid expression, or a condition that does not go with ``parted``.
+            UsageError: an unknown rank or operation, an invalid expression, a line without code, or conditions that do not go
+                together.
             WorldError: a rank is dead or unresponsive.
 
         Example:
             >>> world.hold("all_reduce", when="step == 5").wait(30)
+            >>> world.hold("train.py:40", ranks=1, when="step == 5")
+            >>> world.hold(differs="loss.item()")
             >>> world.hold(parted=True)
         """
-        hold = Hold(arguments.texts("before", before), seq, site, group, when, parted)
+        if isinstance(before, str) and is_place(before):
+            if line:
+                raise UsageError(f"There are two places: {before} and {line}.", "Arm a hold for each.")
+            before, line = (), before
+        texts = arguments.texts("before", before)
+        hold = Hold(texts, seq, site, group, when, parted, line, count, exception, differs)
         return self._breakpoints.hold(hold, ranks, keep=keep)
 
-    def step(self, n: int = 1, *, ranks: int | Iterable[int] | None = None, timeout: float = 5.0) -> WorldStatus:
-        """Let held ranks issue ``n`` collectives, and stop them before the next one.
+    def step(
+        self,
+        n: int = 1,
+        *,
+        ranks: int | Iterable[int] | None = None,
+        timeout: float = 5.0,
+        how: str = "collective",
+        to: str = "",
+    ) -> WorldStatus:
+        """Let held ranks issue ``n`` collectives, or make ``n`` steps over lines, and stop them again.
 
         Args:
-            n: number of calls per rank.
+            n: number of collectives or steps per rank.
             ranks: which ranks; all that are held by default.
             timeout: seconds to wait at most until they are held again, have ended, or wait for other ranks.
+            how: ``"collective"``: stop before the next collective. Of your own code, from where a rank is held: ``"over"``
+                or ``"line"``: before the next line, ``"into"``: before the first line of a function that this line
+                calls, ``"out"``: behind the call of this function, ``"iteration"``: at the end of this iteration of
+                the innermost loop around. A stop at a hold ends a step. Needs Python 3.12 or later.
+            to: before this line, or at the entry of this function, in place of ``how``: ``"train.py:44"``.
 
         Returns:
             What every rank is doing then.
 
         Raises:
-            UsageError: ``n`` is not a positive number, or an unknown rank.
+            UsageError: ``n`` is not a positive number, an unknown rank, or there is no such line or loop.
             WorldError: none of these ranks is held.
 
         Example:
             >>> world.step(ranks=1).held
             (0, 1)
+            >>> world.step(ranks=1, how="over")
+            >>> world.step(to="train.py:44")
         """
-        return self._breakpoints.step(n, ranks, timeout)
+        return self._breakpoints.step(n, ranks, timeout, how, to)
 
     def resume(self, ranks: int | Iterable[int] | None = None) -> None:
         """Let held ranks continue until a hold matches again.

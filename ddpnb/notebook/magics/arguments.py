@@ -13,6 +13,7 @@ from typing import Any
 from IPython.core import error as ipython
 
 from ddpnb.errors import UsageError
+from ddpnb.recording.holds import HOW, is_place
 
 _OPTIONS = ("ranks", "keep")
 
@@ -66,6 +67,44 @@ def frame_and_variable(line: str) -> tuple[int, str]:
     if match is None:
         raise UsageError(f"%ddp_diff: {line.strip()!r} is not a variable.", "%ddp_diff? shows what it takes.")
     return int(match[1] or 0), match[2] or ""
+
+
+def place_and_calls(words: Sequence[str]) -> tuple[str, list[str]]:
+    """``train.py:40`` or ``train_step()`` among operations, and the others.
+
+    Raises:
+        UsageError: there are several places.
+    """
+    places = [word for word in words if is_place(word)]
+    if len(places) > 1:
+        raise UsageError(f"give only one place, not {' and '.join(places)}.", "Use one hold for each.")
+    return next(iter(places), ""), [word for word in words if word not in places]
+
+
+def step(words: Sequence[str]) -> dict[str, Any]:
+    """``over``, ``3 over``, ``train.py:44`` or ``2``: how many steps, how, or to which line.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        key, value = (
+            ("n", int(word))
+            if re.fullmatch(r"\d{1,9}", word)
+            else ("to", word)
+            if is_place(word)
+            else ("how", word)
+            if word in HOW
+            else ("", word)
+        )
+        if not key or key in found or {"how", "to"} <= {key, *found}:
+            raise UsageError(
+                f"%ddp_step: {' '.join(words)!r} is not a step.",
+                f"Write how many, and one of {', '.join(HOW)} or a line: %ddp_step 2 over, %ddp_step train.py:44.",
+            )
+        found[key] = value
+    return found
 
 
 def call(words: Sequence[str]) -> tuple[list[str], int | None]:

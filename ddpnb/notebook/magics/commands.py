@@ -227,7 +227,8 @@ class DdpMagics(Magics):
         "call",
         nargs="*",
         metavar="OP",
-        help="operations, and optionally a sequence number as in findings: all_reduce #5",
+        help="operations, and optionally a sequence number as in findings: all_reduce #5; "
+        "or a line or function: train.py:40, train_step()",
     )
     @argument("--ranks", **_RANKS, help="which ranks (default: all)")
     @argument("--seq", type=int, metavar="N", help="sequence number of the call in its group, from 1")
@@ -237,14 +238,25 @@ class DdpMagics(Magics):
         "--when", default="", metavar="EXPR", help="condition, evaluated in the caller's frame: --when 'step == 5'"
     )
     @argument("--parted", action="store_true", help="stop where ranks part: at their first call from different places")
+    @argument("--count", type=int, default=1, metavar="N", help="stop from the N-th time on")
+    @argument(
+        "--exception", action="store_true", help="stop where an exception leaves the program that nothing has handled"
+    )
+    @argument(
+        "--differs",
+        default="",
+        metavar="EXPR",
+        help="stop where its value is not the same on all ranks: --differs 'len(batch)'",
+    )
     @argument("--keep", action="store_true", help="stay armed for later runs too")
     def ddp_hold(self, line: str) -> Holding:
-        """Stop ranks before a collective: the next one, or the next that matches all conditions.
+        """Stop ranks before a collective, a line or a function: the next time, or the next that matches all conditions.
 
         It applies to the current cell, or else to the next one.
         """
         asked = parse(self.ddp_hold, line)
-        ops, number = arguments.call(asked.call)
+        place, calls = arguments.place_and_calls(asked.call)
+        ops, number = arguments.call(calls)
         if number is not None and asked.seq is not None:
             raise UsageError(f"give the sequence number once, not both #{number} and --seq {asked.seq}.", "Remove one.")
         return self._world().hold(
@@ -255,17 +267,23 @@ class DdpMagics(Magics):
             group=asked.group,
             when=asked.when,
             parted=asked.parted,
+            line=place,
+            count=asked.count,
+            exception=asked.exception,
+            differs=asked.differs,
             keep=asked.keep,
         )
 
     @line_magic
     @magic_arguments()
-    @argument("n", nargs="?", type=int, default=1, metavar="N", help="collectives per rank (default: 1)")
+    @argument("words", nargs="*", metavar="N HOW",
+              help="how many steps (default: 1), and of which kind: collective (default), over, into, out, iteration; or "
+              "a line to go to: train.py:44")  # fmt: skip
     @argument("--ranks", **_RANKS, help="which ranks (default: all that are held)")
     def ddp_step(self, line: str) -> WorldStatus:
-        """Let held ranks issue collectives, and stop them before the next one."""
+        """Let held ranks issue collectives, or make steps over lines, and stop them again."""
         asked = parse(self.ddp_step, line)
-        return self._world().step(asked.n, ranks=asked.ranks)
+        return self._world().step(**arguments.step(asked.words), ranks=asked.ranks)
 
     @line_magic
     @magic_arguments()

@@ -95,6 +95,29 @@ class RanksPart(Event):
     peers: tuple[Elsewhere, ...] = ()
 
 
+@event("held")
+class Held(Event):
+    """A thread is held at its site: before the line, at the entry of the function, or by an exception that nothing handles.
+
+    It is open while the thread is held; one record serves all stops of a run. ``kind``: line, or exception. ``why``: the hold
+    that stopped it, or the step; ``thread``: its name, if it is not the main thread. Before a call (``kind`` call, ``call``: its
+    number) it says why where that is a value that differs between ranks.
+    """
+
+    kind: str = "line"
+    why: str = ""
+    thread: str = ""
+    call: int = -1
+
+
+@event("not the same")
+class NotTheSame(Event):
+    """A value of which the program says that it is the same on all ranks (``ddpnb.same``) is not. ``call``: where that was seen."""
+
+    call: int = -1
+    what: str = ""
+
+
 @event("no fence")
 class FenceOff(Event):
     """There was no room for the shared file of a group."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ddpnb.recording.calls import NO_SITE, Call, CallState, Site
 from ddpnb.recording.events import Event
-from ddpnb.recording.events.runs import LateWait, ProcessEnds
+from ddpnb.recording.events.runs import Held, LateWait, ProcessEnds
 from ddpnb.recording.events.startup import Joining, NewGroup
 from ddpnb.recording.facts.stack_calls import call_in
 from ddpnb.recording.rank_state import RankState
@@ -20,6 +20,7 @@ class Standing:
     """One rank's place. ``site`` is the innermost line of the user's code where it is.
 
     ``call`` is what it waits in (``function``: in which its calls are not recorded), ``held`` the call before which it is held: it may be released at any time.
+    Of a rank that is held at a line, ``event`` is that.
     """
 
     rank: int
@@ -129,6 +130,9 @@ def _standing(record: RankRecord) -> Standing:
     held = next((call for call in reversed(record.calls[-_THREADS:]) if call.state is CallState.HELD), None)
     if held is not None:
         return Standing(rank, RankState.HELD, record, site=held.site, held=held)
+    at_line = record.events(Held, state="open")
+    if at_line:
+        return Standing(rank, RankState.HELD, record, event=at_line[-1], site=at_line[-1].site)
     call = _waited_for(record)
     if call is not None:
         return Standing(rank, RankState.WAITING, record, call=call, site=_call_site(record, call))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ddpnb.recording import checkpoints, phrases
 from ddpnb.recording.calls import NO_SITE, Call, Site
-from ddpnb.recording.events.runs import Elsewhere, RanksPart
+from ddpnb.recording.events.runs import Elsewhere, Held, RanksPart
 from ddpnb.recording.facts.compilations import named
 from ddpnb.recording.facts.standings import Standing, compiles, standings
 from ddpnb.recording.facts.waits import waits
@@ -56,7 +56,9 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
     whom = f", for {phrases.ranks(missing)}" if missing else ""
     ending, waits_on = standing.record.ending, standing.record.process.waits_on
     if standing.held is not None:
-        return f"held before {standing.held.title} of {standing.held.group}{place}{_parted(standing.record, standing.held)}"
+        return f"held before {standing.held.title} of {standing.held.group}{place}{_parted(standing.record, standing.held)}{_differing(standing.record, standing.held)}"
+    if isinstance(standing.event, Held):
+        return _held_at_line(standing.event)
     if standing.call is not None:
         return f"waits in {standing.call.title} of {standing.call.group}{place}{whom}"
     if standing.function:
@@ -72,6 +74,20 @@ def _doing(standing: Standing, missing: frozenset[int]) -> str:
         return f"compiles {named(now)}{place}" if now is not None else f"compiles{place}"
     words = {RankState.UNRESPONSIVE: "does not respond; last seen", RankState.COMPUTING: "computes"}
     return f"{words.get(standing.state, 'state unknown')}{place}"
+
+
+def _differing(record: RankRecord, held: Call) -> str:
+    """The value that differs between ranks, if that is why a call is held."""
+    why = next((one.why for one in reversed(record.events(Held)) if one.call == held.number), "")
+    return f": {why}" if why else ""
+
+
+def _held_at_line(event: Held) -> str:
+    place = phrases.at(event.site)
+    thread = f" in the thread {event.thread}" if event.thread else ""
+    if event.kind == "exception":
+        return f"held{thread} by an exception that is not handled{place}: {event.why}"
+    return f"held before the line{place}{thread}: {event.why}"
 
 
 def _parted(record: RankRecord, held: Call) -> str:

@@ -34,6 +34,19 @@ def test_calls_as_findings_name_them():
         arguments.call(["#1", "#2"])
 
 
+def test_places_and_steps():
+    assert arguments.place_and_calls(["train.py:40"]) == ("train.py:40", [])
+    assert arguments.place_and_calls(["all_reduce", "#5"]) == ("", ["all_reduce", "#5"])
+    assert arguments.step([]) == {}
+    assert arguments.step(["3", "over"]) == {"n": 3, "how": "over"}
+    assert arguments.step(["train.py:44"]) == {"to": "train.py:44"}
+    for words in (["sideways"], ["1", "2"], ["over", "train.py:44"]):
+        with pytest.raises(UsageError, match="is not a step"):
+            arguments.step(words)
+    with pytest.raises(UsageError, match="only one place"):
+        arguments.place_and_calls(["a.py:1", "f()"])
+
+
 def test_faults():
     assert arguments.fault(["other", "shape", "seq=3"]) == ("other shape", {"seq": 3})
     assert arguments.fault(["other_shape"]) == ("other_shape", {})
