@@ -26,7 +26,7 @@ test: $(VENV)/.tested browser network lint
 	$(PYTEST)
 
 # Everything, live: scenarios run on real ranks, and recordings that changed are written: look at `git diff`.
-test-all: $(VENV)/.tested browser network check
+test-all: $(VENV)/.tested browser network check docs
 	$(PYTEST) --full
 
 # Names, signatures and error texts of another torch, and the tests of recorder and reports with it, in an environment of its own

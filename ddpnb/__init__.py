@@ -6,6 +6,8 @@ Lazy (PEP 562): importing a sub-package on a rank must not pull the notebook's s
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.recording import writers
@@ -201,9 +203,27 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'ddpnb' has no attribute {name!r}")
 
 
+_MAGICS = (
+    "ddp ddp_rank ddp_launch ddp_show ddp_close ddp_status ddp_why ddp_diff ddp_hold ddp_step ddp_resume ddp_release ddp_restart "
+    "ddp_inject ddp_heal"
+)
+
+
 def load_ipython_extension(shell: Any) -> None:
-    """``%load_ext ddpnb`` registers the magics."""
+    """``%load_ext ddpnb`` registers the magics. Where ``import ddpnb`` is a cell, the first magic does that."""
     importlib.import_module("ddpnb.notebook.magics").load(shell)
+
+
+def _offer_magics() -> None:
+    """In a notebook: the first of the magics loads all of them. Costs nothing before; ranks have no use for them."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    offer = getattr(getattr(shell, "magics_manager", None), "register_lazy", None)
+    if offer is not None and "DDPNB_FOLDER" not in os.environ:
+        for name in _MAGICS.split():
+            offer(name, __name__)
+
+
+_offer_magics()
 
 
 def __dir__() -> list[str]:

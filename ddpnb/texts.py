@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable
 
 _LAST_BLANK = re.compile(r"\s\S*\Z")
 _END = "..."
@@ -73,6 +74,23 @@ def shortened(text: str, longest: int) -> str:
     blank = _LAST_BLANK.search(text[: room + 1])
     end = blank.start() if blank is not None and 2 * blank.start() >= longest else room
     return text[:end].rstrip(" \t\n,;:") + _END
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question that names what is spelled almost like a word, or an empty text.
+
+    Example:
+        >>> did_you_mean("rnu", ["run", "scan"])
+        'Did you mean run?'
+    """
+    from difflib import SequenceMatcher, get_close_matches
+
+    words = {one.lower(): one for one in known if len(one) > 2}
+    swapped = [one for one in words if sorted(one) == sorted(word.lower())]  # few letters: less alike than they look
+    alike = swapped or get_close_matches(word.lower(), words, 3, 0.7)
+    fits = [SequenceMatcher(None, one, word.lower()).ratio() for one in alike]
+    near = [printable(words[one]) for one, fit in zip(alike, fits, strict=True) if fit > fits[0] - 0.1]
+    return f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?" if near else ""
 
 
 def relative(text: str) -> str:

@@ -12,6 +12,7 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -58,22 +59,31 @@ class Steps:
 
 
 def main(command: list[str]) -> int:
-    """Run pip; returns its exit status. Errors and warnings are pip's own, on its standard error."""
+    """Run pip; returns its exit status. What it writes to standard error is shown if it fails."""
     began = time.monotonic()
+    # In a terminal one line, which is written again.
+    before, end = ("\r\033[K", "") if sys.stdout.isatty() else ("", "\n")
 
     def say(text: str) -> None:
-        print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)
+        print(f"{before}{time.monotonic() - began:5.0f} s  {text}", end=end, flush=True)
 
     steps = Steps()
-    with subprocess.Popen(
-        [*command, "--progress-bar", "off"], stdout=subprocess.PIPE, text=True, errors="replace"
-    ) as pip:
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+        subprocess.Popen(
+            [*command, "--progress-bar", "off"], stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
+        ) as pip,
+    ):
         try:
             for line in _lines(pip):
                 told = steps.read(line) if line is not None else f"still {steps.step}"
                 if told is not None:
                     say(told)
             status = pip.wait()
+            print(end="" if end else "\n", flush=True)
+            if status:
+                errors.seek(0)
+                print(errors.read(), end="", file=sys.stderr, flush=True)
         except KeyboardInterrupt:  # pip has it too, from the terminal
             pip.wait()
             return 130

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddpnb import __version__
 from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.recording import interrupts
-from ddpnb.texts import printable
+from ddpnb.texts import did_you_mean, printable, shell_word
 
 if TYPE_CHECKING:
     import argparse
@@ -159,10 +160,39 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
+def _unknown(words: Sequence[str], options: Iterable[str]) -> str:
+    """What is said of arguments that a command does not know, with the options that are spelled almost so."""
+    option = next((word.partition("=")[0] for word in words if word.startswith("-")), "")
+    begun = [one for one in options if len(option) > 3 and one.startswith(option)]
+    near = did_you_mean(option, (one for one in options if one.startswith("--"))) if option else ""
+    if begun:
+        near = f"Did you mean {' or '.join(begun[:3])}?"
+    return f"unrecognized arguments: {' '.join(words)}. {near}".rstrip()
+
+
+def _check_command(typed: Sequence[str], whole: argparse.ArgumentParser) -> None:
+    """Refuse what is no command, with what may have been meant: a script and a launcher go behind ``ddpnb run``."""
+    if not typed or typed[0].startswith("-") or typed[0] in COMMANDS:
+        return
+    word = typed[0]
+    near = did_you_mean(word, COMMANDS)
+    if not near and (word.endswith(".py") or os.path.isfile(word)):
+        near = f"Did you mean ddpnb run {shell_word(word)}?"
+    elif not near and shutil.which(word):
+        near = f"Did you mean ddpnb run -- {shell_word(word)} ...?"
+    whole.error(f"invalid choice: {word!r} is no command. {near or 'The commands: ' + ', '.join(COMMANDS)}")
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
     """What was typed after ``ddpnb``; ``command_line`` is the launch command after ``--``, or None."""
     typed, command_line = _split(argv)
-    arguments = parser().parse_args(typed)
+    whole = parser()
+    _check_command(typed, whole)
+    arguments, unknown = whole.parse_known_args(typed)
+    if unknown:  # an error of the command: else the usage of ``ddpnb`` would be shown
+        commands: Any = next(action.choices for action in whole._actions if action.dest == "command")
+        command: argparse.ArgumentParser = commands[arguments.command]
+        command.error(f"{_unknown(unknown, command._option_string_actions)} All options: {command.prog} -h")
     arguments.command_line = command_line
     return arguments
 

@@ -19,6 +19,8 @@ TOUR = Path("notebooks", "tour.ipynb")
 _ADDRESS = "ddpnb.cli.lab_address"
 _ROOTS = ("--notebook-dir", "--ServerApp.root_dir", "--ServerApp.notebook_dir", "--NotebookApp.notebook_dir")
 _BROWSERS = ("--no-browser", "--browser", "--ServerApp.open_browser", "--ServerApp.browser", "--LabApp.open_browser")
+_LOGS = ("--debug", "--log-level", "--ServerApp.log_level", "--LabApp.log_level", "--Application.log_level")
+LOG = "DDPNB_LAB_LOG"  # the file of the server's log
 _ASKS = ("--help-all", "--version", "--show-config", "--show-config-json", "--generate-config")
 
 
@@ -41,7 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
             "JupyterLab is not installed in this environment.", f"Run: {sys.executable} -m pip install jupyterlab"
         )
     if not _is_a_question(given):
-        _check_folders()
+        from jupyter_core.paths import jupyter_runtime_dir
+
+        _check_folders(jupyter_runtime_dir())
         project = Path(ddpnb.__file__).parents[1]
         folder, opened = place(Path.cwd(), project, given)
         if opened is None:
@@ -51,7 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
                 else "it is in ddpnb's source"
             )
             say(f"the tour is not in this folder ({there}). JupyterLab opens {folder}.")
+        if not _has(given, _LOGS):
+            os.environ[LOG] = os.path.join(jupyter_runtime_dir(), f"ddpnb-lab-{os.getpid()}.log")
         given = options(given, folder, opened, os.environ, root=hasattr(os, "geteuid") and os.geteuid() == 0)
+        os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join(
+            filter(None, (os.environ.get("JUPYTER_CONFIG_PATH"), str(Path(__file__).parent / "lab_config")))
+        )
+        say("JupyterLab starts ...")
     sys.stdout.flush()
     return os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *given])
 
@@ -67,7 +77,8 @@ def place(directory: Path, project: Path, given: Sequence[str]) -> tuple[Path, s
     if any(os.path.exists(word) for word in given if not word.startswith("-")):
         return directory, ""
     root = project if (project / TOUR).exists() and directory.is_relative_to(project) else directory
-    return root, str(root / TOUR) if (root / TOUR).exists() else None
+    found = next((path for path in (root / TOUR, root / TOUR.name) if path.exists()), None)
+    return root, str(found) if found is not None else None
 
 
 def options(
@@ -82,6 +93,8 @@ def options(
         root: in a container; Jupyter refuses otherwise.
     """
     added = [f"--ServerApp.jpserver_extensions={_ADDRESS}=True"]
+    if not _has(given, _LOGS):  # until the server runs only errors; then all of it goes to a file
+        added += ["--ServerApp.log_level=ERROR", "--LabApp.log_level=ERROR"]
     if root and "--allow-root" not in given:
         added.append("--allow-root")
     if not _has(given, _ROOTS):
@@ -114,15 +127,12 @@ def _is_a_question(given: Sequence[str]) -> bool:
     return given[0] in commands
 
 
-def _check_folders() -> None:
+def _check_folders(runtime: str) -> None:
     """Check what Jupyter needs to write, which it reports with a traceback of its own.
 
     Raises:
         CannotWrite: the folder for its runtime files cannot be written.
     """
-    from jupyter_core.paths import jupyter_runtime_dir
-
-    runtime = jupyter_runtime_dir()
     try:
         os.makedirs(runtime, mode=0o700, exist_ok=True)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import logging
 import os
 import shutil
 import socket
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from ddpnb.cli.lab import has_display
+from ddpnb.cli.lab import LOG, has_display
 
 _EVERY = ("", "0.0.0.0", "::", "*")  # noqa: S104 (compared only)
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -23,6 +24,7 @@ def _jupyter_server_extension_points() -> list[dict[str, str]]:
 
 def _load_jupyter_server_extension(server: Any) -> None:
     """Print the address when the event loop runs: by its second turn the port is open."""
+    server.log.addFilter(lambda record: "To access the server" not in record.getMessage())  # this says it better
     server.io_loop.add_callback(server.io_loop.call_later, 0, _say, server)
 
 
@@ -35,7 +37,24 @@ def _say(server: Any) -> None:
     lines = said(
         url, opened, server.ip, server.port, os.environ, prefix, on_path=shutil.which("ddpnb") == f"{prefix}/ddpnb"
     )
+    log = os.environ.get(LOG)
+    if log and _log_to(log, server):
+        lines = [*lines, f"Its log is {log}. Ctrl-C ends it."]
     print("", *lines, "", sep="\n", flush=True)
+
+
+def _log_to(path: str, server: Any) -> bool:
+    """Write to a file from now on what the server, its extensions and its kernels write to standard error."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        return False
+    sys.stderr.flush()
+    os.dup2(file, 2)
+    os.close(file)
+    server.log_level = logging.INFO  # of its handlers too
+    server.log.info("%s", server.running_server_info())
+    return True
 
 
 def address(server: str, opened: str, token: str) -> str:

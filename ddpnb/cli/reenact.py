@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reports(parser)
     parser.add_argument("--keep", action="store_true", help="leave the ranks alive, and print how to open them")
     add_results(parser, "write the diagnosis of the live ranks as JSON", "a recording of the live ranks")
-    parser.set_defaults(account=False, lines=False, lines_of=None)
+    parser.set_defaults(account=False, lines=False, lines_of=None, quiet=False, fence="raise")
 
 
 def add_reports(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def add_reports(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Re-enact it; returns the exit status."""
     from ddpnb.cli import claim_results, show
-    from ddpnb.cli.run import ran, report
+    from ddpnb.cli.run import fence_of, ran, report
     from ddpnb.ranks import devices
     from ddpnb.ranks.jobs.spawned import Program
     from ddpnb.render.terminal import wants_colour
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         made = devices.plan(plan.size, "gloo"), Program(path, (), False)
         job = ran(
             stack,
-            lambda: PlainRun(*made, fence="raise", patience=PATIENCE_S, stream=None),
+            lambda: PlainRun(*made, fence=fence_of(arguments), patience=PATIENCE_S, stream=None),
             lambda job: job.run.wait(PATIENCE_S + WAIT_S),
             arguments,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +13,7 @@ from ddpnb.cli import add_patience, add_ranks, add_results, claim_results, ranks
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.recording import interrupts
 from ddpnb.recording.files import check_folder
+from ddpnb.recording.protocol import KEEP
 
 if TYPE_CHECKING:
     from ddpnb.recording.findings import Diagnosis
@@ -66,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scaling", metavar="N,N", help="run with each of these numbers of ranks and compare, e.g. --scaling 1,2,4"
     )
     parser.add_argument("--plot", metavar="FILE", help="with --scaling: draw the curve as a .png, .svg or .pdf")
+    parser.add_argument("-q", "--quiet", action="store_true", help="say nothing of a run without errors and warnings")
     parser.add_argument(
         "--keep", action="store_true", help="leave a hung job alive, and print how to open it in a notebook"
     )
@@ -165,7 +167,7 @@ def of_command(arguments: argparse.Namespace) -> int:
     def make() -> CommandRun:
         return CommandRun(
             arguments.command_line,
-            fence=arguments.fence,
+            fence=fence_of(arguments),
             patience=arguments.patience,
             end_after_patience=arguments.end_after_patience,
             backend=arguments.backend,
@@ -176,7 +178,8 @@ def of_command(arguments: argparse.Namespace) -> int:
         job = ran(stack, make, lambda job: job.wait(), arguments)
         if job.run is None:
             job.say_unrecorded()
-            say(_nothing_checked(job.status))
+            if job.status or not arguments.quiet:
+                say(_nothing_checked(job.status))
         return report(job, job.run, job.diagnosis, job.exit_status, arguments)
 
 
@@ -209,8 +212,9 @@ def reported_when_interrupted(
             save(diagnosis, arguments.json)
             save(run.recording if run is not None else None, arguments.save)
             with suppress(OSError, ValueError):  # the signal may say that the terminal was closed
-                if run is not None:
+                if run is not None and diagnosis.findings:  # else the last line says all
                     show_diagnosis(diagnosis)
+                if run is not None:
                     show_lines(run.recording, arguments)
             end.wait()
             if job is not None and job.own_status is not None:
@@ -225,6 +229,7 @@ def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, 
     from ddpnb.ranks import devices
     from ddpnb.ranks.jobs.spawned import Program
     from ddpnb.world.plain_run import PlainRun
+    from ddpnb.world.run_requests import parses
 
     plan = devices.plan(size, arguments.backend)
     for warning in plan.warnings:
@@ -233,15 +238,21 @@ def start(arguments: argparse.Namespace, size: int, log_dir: str | None = None, 
         plan,
         Program(arguments.script, tuple(arguments.args), arguments.module),
         fork=arguments.fork,
-        fence=arguments.fence,
+        fence=fence_of(arguments),
         patience=arguments.patience,
         end_after_patience=arguments.end_after_patience,
         say=say,
         debug=arguments.debug,
         port=arguments.master_port,
         log_dir=log_dir or arguments.log_dir,
-        stream=sys.stdout if shown else None,
+        # Of a file that Python cannot parse each rank says the same; the card says it once.
+        stream=sys.stdout if shown and (arguments.module or parses(arguments.script)) else None,
     )
+
+
+def fence_of(arguments: argparse.Namespace) -> str:
+    """What the fence does: an exception would end the rank that is to be kept."""
+    return KEEP if arguments.keep and arguments.fence == "raise" else arguments.fence
 
 
 def report(
@@ -258,18 +269,36 @@ def report(
     else:
         job.close()
     with suppress(OSError, ValueError):
-        told = [finding for finding in diagnosis.findings if not finding.withdrawn]  # these have been shown
-        if told or (diagnosis.outcome != "ok" and run is not None):
-            show_diagnosis(diagnosis)
+        _show_verdict(diagnosis, executed, quiet=arguments.quiet)
         show_lines(executed, arguments)
         if account:
             print(account, file=sys.stderr, flush=True)
     if kept:
-        say("the job is kept. In a notebook:")
+        ended = [rank for rank, code in diagnosis.exit_codes.items() if code is not None]
+        say(f"the job is kept{_but_ended(ended)}. In a notebook:")
         say(f'    import ddpnb; job = ddpnb.attach("{job.folder}"); ddpnb.show(job)')
         say("It ends with its processes, or with Ctrl-C here.")
         job.wait_for_end()
     return status
+
+
+def _but_ended(ranks: Sequence[int]) -> str:
+    from ddpnb.recording import phrases
+
+    return f", without {phrases.ranks(ranks)}, which ended before" if ranks else ""
+
+
+def _show_verdict(diagnosis: Diagnosis, recording: Recording | None, *, quiet: bool) -> None:
+    """The findings; of a run that has none a line with what was recorded of it."""
+    shown = [finding for finding in diagnosis.findings if not finding.withdrawn]  # these have been shown
+    if quiet and diagnosis.outcome == "ok" and all(finding.severity == "note" for finding in shown):
+        return
+    if shown or (diagnosis.outcome != "ok" and recording is not None):
+        show_diagnosis(diagnosis)
+    elif recording is not None:
+        from ddpnb.render import verdict
+
+        say(verdict.line(diagnosis, recording))
 
 
 def show_diagnosis(diagnosis: Diagnosis) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ddpnb.cli import claim, show
 from ddpnb.errors import UsageError
-from ddpnb.recording.files import write_whole
+from ddpnb.recording.files import similar, write_whole
 
 HELP = "find collectives that some ranks may not call, by static analysis of the source"
 _LARGEST = 2 << 20  # bytes of a file
@@ -90,7 +90,7 @@ def _checked(path: str) -> str:
     if os.path.isdir(path):
         raise UsageError(f"{path!r} is a folder.", "Name the script or scripts to start from.")
     if not os.path.isfile(path):
-        raise UsageError(f"the script {path!r} does not exist.", hint)
+        raise UsageError(f"the script {path!r} does not exist.", similar(path, hint))
     if not os.access(path, os.R_OK):
         raise UsageError(f"the script {path!r} cannot be read.", "Check its permissions.")
     if os.path.getsize(path) > _LARGEST:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddpnb.errors import UsageError
 from ddpnb.recorder.armed_holds import ArmedHold, Shared
@@ -343,6 +343,17 @@ class Gate:
             finally:
                 if self._held.pop(id(call), None) is not None:
                     self._unmark(call)
+
+    def stay(self) -> NoReturn:
+        """Keep the calling thread where it is until it is released.
+
+        Raises:
+            Released: it was released.
+        """
+        with self._condition:
+            while not self._release.wanted:
+                self._condition.wait(_TICK_S)
+        raise self._release.exception()
 
     def _free(self, call: AtDoor | AtLine) -> None:
         """Its thread continues when it wakes up, which may take long on a busy machine: it is not held from now on."""

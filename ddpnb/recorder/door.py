@@ -50,6 +50,7 @@ from ddpnb.recording.events import written
 from ddpnb.recording.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, Held, NotTheSame, RanksPart
 from ddpnb.recording.events.startup import UsedAfterFork
 from ddpnb.recording.files import write_private
+from ddpnb.recording.protocol import KEEP
 
 raises_releases(__name__)
 
@@ -86,7 +87,7 @@ class Door:
     Args:
         box: where to record.
         folder: where the world's shared files lie (other ranks' boxes, the fence).
-        fence: ``raise``, ``warn`` or ``off``.
+        fence: ``raise``, ``warn``, ``off``, or ``keep``: the rank stays in the call until it is released.
     """
 
     def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
@@ -360,8 +361,19 @@ class Door:
             what = self._mismatch(group, seq, entry, places)
         except BaseException as error:
             self.not_announced(error, entry, group, seq)
+        if what and self.groups.fence == KEEP:
+            self._keep(group, seq, entry, what)
         if what:
             raise CollectiveMismatch(what, "All ranks must make the same call here (fence='off' disables this check).")
+
+    def _keep(self, group: KnownGroup, seq: int, entry: Entry, what: str) -> None:
+        """Stay in the call, so that the rank can be looked at; the exception that ends it is that of a release."""
+        with suppress(OSError, ValueError):  # the program may have closed it
+            print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
+        try:
+            self.gate.stay()
+        finally:
+            self.not_made(entry, group, seq)
 
     def failed(
         self, error: BaseException, group: KnownGroup, seq: int, entry: Entry, *, returns_work: bool
@@ -534,5 +546,6 @@ class Door:
         if self.groups.fence == "warn":
             print(f"ddpnb: fence: {what}", file=sys.stderr, flush=True)
             return ""
-        self.flight.finish(entry, _FENCED)
+        if self.groups.fence != KEEP:  # that rank is in the call
+            self.flight.finish(entry, _FENCED)
         return what

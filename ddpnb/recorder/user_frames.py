@@ -67,6 +67,10 @@ def is_user_file(path: str) -> bool:
     """Whether ``path`` is the user's own: not installed, not the standard library, not ddpnb, not written by torch."""
     if path.startswith(_LESSONS):
         return True
+    if any(
+        part in path for part in _INSTALLED
+    ):  # also of another environment, which a .pth file or PYTHONPATH has added
+        return False
     return not (path == STEPPED_OVER or path.startswith(("<frozen", *_LIBRARIES)) or is_generated(path))
 
 

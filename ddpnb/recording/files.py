@@ -15,11 +15,15 @@ import stat
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
+from typing import cast
 
 from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.recording import arguments
+from ddpnb.texts import did_you_mean
 
 _HINT = "Choose another file, in a folder that exists."
+_LISTED = 2000  # files of a folder among which a misspelled name is looked for
 _MOST_LINKS = 40  # as the kernel follows
 _DESCRIPTORS = ("/proc", "/dev/fd")  # links there stand for open files: to replace one would break /dev/stdout
 
@@ -93,6 +97,17 @@ def own_folder(path: str) -> str:
     finally:
         os.close(fd)
     return path
+
+
+def similar(path: object, otherwise: str) -> str:
+    """A question that names files beside a path that does not exist, of which it may be a misspelling; else ``otherwise``."""
+    folder, name = os.path.split(os.fsdecode(cast("str", path)) if not isinstance(path, int) else "")
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, _LISTED)]
+    except (OSError, ValueError):
+        return otherwise
+    return did_you_mean(name, (one for one in names if one != name)) or otherwise
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

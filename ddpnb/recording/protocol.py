@@ -36,6 +36,7 @@ RELEASE_SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.
 VALUES = 1 << 20  # elements of a tensor that are sent at most, to say by how much it differs
 NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the variables of the cells on the rank
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for
+KEEP = "keep"  # a fence of jobs that are kept: a rank stays in the call that does not match
 JOB, FENCE = "DDPNB_JOB", "DDPNB_FENCE"  # of a job of plain processes: its folder, what its fence does
 ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins, as JSON
 LOOKS = (

@@ -27,7 +27,7 @@ from ddpnb.recording import arguments
 from ddpnb.recording.calls import Group, Signature, Site
 from ddpnb.recording.codec import STRICT, Codec, Reader, hints_of, integer, optional
 from ddpnb.recording.events import Event, EventState, read, written
-from ddpnb.recording.files import write_whole
+from ddpnb.recording.files import similar, write_whole
 from ddpnb.recording.names import UNDECODABLE, given_name
 from ddpnb.recording.path import Code, Path
 from ddpnb.recording.path_file import beginning, sound
@@ -136,7 +136,7 @@ def load(path: str | os.PathLike[str]) -> Recording:
     except UsageError:
         raise
     except OSError as error:
-        raise UsageError(f"cannot read {shown}: {error.strerror or error}.", _HINT) from None
+        raise UsageError(f"cannot read {shown}: {error.strerror or error}.", similar(path, _HINT)) from None
     except zlib.error:
         raise UsageError(f"{shown} is not a recording.", _HINT) from None
     except (*UNDECODABLE, EOFError, MemoryError) as error:

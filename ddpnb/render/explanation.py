@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments, phrases
+from ddpnb.recording.files import similar
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.messages.explain import explain_text
 from ddpnb.recording.messages.explained import Explained
@@ -143,7 +144,9 @@ def read_log(path: str | os.PathLike[str]) -> str:
             return file.read(_LONGEST).decode("utf-8", "replace")
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise UsageError(f"cannot read {os.fspath(path)!r}: {reason}.", "Give the path of a log file.") from None
+        raise UsageError(
+            f"cannot read {os.fspath(path)!r}: {reason}.", similar(path, "Give the path of a log file.")
+        ) from None
 
 
 # -- findings

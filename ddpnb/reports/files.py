@@ -12,6 +12,7 @@ from typing import IO
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
+from ddpnb.recording.files import similar
 from ddpnb.reports import archives
 from ddpnb.reports.archives import DAMAGED, MOST_FILES
 
@@ -123,7 +124,8 @@ class ReportFile:
 def _unreadable(path: str, error: Exception) -> UsageError:
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return UsageError(
-        f"cannot read {arguments.short(path)}: {reason}.", "Give the path of a recording, a log or a dump."
+        f"cannot read {arguments.short(path)}: {reason}.",
+        similar(path, "Give the path of a recording, a log or a dump."),
     )
 
 

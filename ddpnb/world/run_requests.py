@@ -7,6 +7,7 @@ import linecache
 import os
 import re
 import sys
+import warnings
 from collections import ChainMap
 from collections.abc import Callable
 from types import CodeType
@@ -14,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ddpnb.errors import ScriptNotFound, UsageError, WorldError
 from ddpnb.recording import arguments
-from ddpnb.recording.files import private, write_private
+from ddpnb.recording.files import private, similar, write_private
 from ddpnb.recording.protocol import NAMESPACE
 
 FENCES = ("raise", "warn", "off")
@@ -150,6 +151,18 @@ def of_cell(code: str, folder: str, name: str) -> dict[str, Any]:
     return {"cell": path}
 
 
+def parses(path: str) -> bool:
+    """Whether Python can parse a script; True where that is not known."""
+    try:
+        with open(path, "rb") as file, warnings.catch_warnings(action="ignore"):
+            compile(file.read(), path, "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return True
+    return True
+
+
 def check_script(path: str | os.PathLike[str]) -> None:
     """Refuse what cannot be run as a script.
 
@@ -161,7 +174,8 @@ def check_script(path: str | os.PathLike[str]) -> None:
     if "\0" in name:
         raise ScriptNotFound(f"invalid script name {name!r}: it contains a null character.", hint)
     if not os.path.isfile(name):
-        what = "is a folder" if os.path.isdir(name) else "does not exist"
-        raise ScriptNotFound(f"the script {name!r} {what}.", hint)
+        if os.path.isdir(name):
+            raise ScriptNotFound(f"the script {name!r} is a folder.", hint)
+        raise ScriptNotFound(f"the script {name!r} does not exist.", similar(name, hint))
     if not os.access(name, os.R_OK):
         raise ScriptNotFound(f"the script {name!r} cannot be read.", "Check its permissions.")

@@ -12,7 +12,7 @@ _FENCE = re.compile(r"(`{3,}|~{3,})")
 # Inline code is matched first, so that nothing in it is taken for a link.
 _LINK = re.compile(r"(?P<code>`+).+?(?P=code)|\[(?P<label>(?:[^\[\]`]|`[^`]*`)*)\]\((?P<target>[^()\s]+)\)", re.DOTALL)
 _PICTURE = re.compile(
-    r'<picture>\s*<source [^>]*dark[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)">\s*</picture>'
+    r'<picture>\s*<source [^>]*dark[^>]*srcset="([^"]+)">\s*<img alt="([^"]+)" src="([^"]+)"(?: width="\d+")?>\s*</picture>'
 )
 _EXTERNAL = re.compile(r"[a-z]+:")
 

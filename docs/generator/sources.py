@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,11 @@ from docs.generator.links import Links, files_of
 _PROJECT = {
     "benchmarks/RESULTS.md": "project/results.md",
     "CHANGELOG.md": "project/changelog.md",
+    "changes/README.md": "project/changes.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "SECURITY.md": "project/security.md",
     "notebooks/reports/README.md": "notebooks/reports.md",
 }
-#: sections of the README that are pages: heading -> page
-_SECTIONS = {"In a notebook": "python.md", "On the command line": "terminal.md", "Good to know": "limits.md"}
 #: of these files the site has generated pages instead
 _GENERATED = {"docs/findings.md": "findings/index.md", "docs/frameworks.md": "frameworks/index.md"}
 #: where the first page has the example of the README
@@ -49,37 +47,23 @@ def sources(root: Path) -> Sources:
     books = list(notebooks.written(root))
     made = {path: _GENERATED.get(path, _PROJECT.get(path, path.removeprefix("docs/"))) for path in texts}
     made |= {source: page for source, page, _ in books if source != "README.md"} | {"README.md": "index.md"}
-    anchors = findings.anchors() | {("README.md", _anchor(heading)): page for heading, page in _SECTIONS.items()}
-    links = Links(root, made, anchors)
+    links = Links(root, made, findings.anchors())
 
     pages = {
         made[path]: links.rewrite(text, path, made[path]) for path, text in texts.items() if path != "docs/findings.md"
     }
-    pages |= {page: links.rewrite(_section(readme, heading), "README.md", page) for heading, page in _SECTIONS.items()}
     pages |= {page: links.rewrite(text, source, page) for source, page, text in books}
     for part in (findings.written(), pitfalls.written(), commands.written(), frameworks.written(root), api.written()):
         pages |= dict(part)
     pages["frameworks/index.md"] = frameworks.shortened(pages["frameworks/index.md"])
-    example = links.rewrite(_between(readme, "An example: ", "\n## "), "README.md", "index.md")
+    example = links.rewrite(_between(readme, "An example: ", "\nThe ranks of a hang"), "README.md", "index.md")
     pages["index.md"] = pages["index.md"].replace(_EXAMPLE, example)
     files = set[str]().union(*(files_of(text, page) for page, text in pages.items()))
     files |= {source for source in made if source.endswith(".ipynb")}
     return Sources(pages, frozenset(path for path in files if (root / path).is_file()))
 
 
-def _section(text: str, heading: str) -> str:
-    """A section of the README as a page."""
-    match = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    if match is None:
-        raise ValueError(f"README.md has no section {heading!r}")
-    return f"# {heading}\n{match[1]}"
-
-
 def _between(text: str, first: str, last: str) -> str:
     """The part of a text that begins with ``first`` and ends before ``last``."""
     start = text.index(first)
     return text[start : text.index(last, start)]
-
-
-def _anchor(heading: str) -> str:
-    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")

@@ -54,6 +54,27 @@ def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
     assert_all_ended(process, list(found.ranks.values()))
 
 
+def test_a_rank_that_the_fence_stops_is_kept_too(tmp_path, cli):
+    """Its peer, which has entered another call, would lose the connection if it ended."""
+    (tmp_path / "s.py").write_text(
+        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+        "dist.all_reduce(torch.ones(4 + dist.get_rank()))\n"
+    )
+    process = begin("run", "--keep", "-n", 2, "--fork", "s.py", cwd=tmp_path)
+    try:
+        said = said_until(process, "It ends with its processes")
+        assert "DDP303" in said and "ddpnb: the job is kept. In a notebook:" in said
+        found = wait_for_job(process)
+        shown = cli("attach", "--stacks", "--release", found.folder)
+        assert shown.returncode == 3 and shown.stdout.count("s.py:3") >= 3, shown.stdout
+        assert "Ranks 0 and 1 are released" in shown.stdout
+        said += process.communicate(timeout=60)[1]
+    finally:
+        end(process)
+    assert process.returncode == 3, said
+    assert_all_ended(process, list(found.ranks.values()))
+
+
 def test_a_running_job_is_held_stepped_and_released(job):
     process = begin("run", "--", *spawn("long"), cwd=job)
     try:

@@ -72,9 +72,25 @@ def test_the_source_with_the_ranks_that_ran_its_lines(tmp_path, cli):
 
 def test_success_and_output(tmp_path, cli):
     done = cli("run", "-n", 2, "--fork", "--log-dir", "logs", VICTIMS / "alone.py", "0", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, "ddpnb: no process group was made: nothing to diagnose\n")
     assert sorted(done.stdout.splitlines()) == [f"[rank {rank}] hello {VICTIMS / 'alone.py'} 0" for rank in range(2)]
     assert sorted(os.listdir(tmp_path / "logs")) == ["rank0.log", "rank1.log"]
+
+
+def test_a_run_without_findings_is_one_line_or_none(tmp_path, cli):
+    script = tmp_path / "s.py"
+    script.write_text(
+        "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\ndist.all_reduce(torch.ones(2))\n"
+    )
+    assert cli("run", "-n", 2, "--fork", script).stderr == "ddpnb: ok: 2 ranks, 1 collective on each\n"
+    assert cli("run", "-n", 2, "--fork", "--quiet", script).stderr == ""
+
+
+def test_what_python_cannot_parse_is_said_once(tmp_path, cli):
+    (tmp_path / "s.py").write_text("import torch\nx = = 3\n")
+    done = cli("run", "-n", 2, "--fork", "s.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("x = = 3") == 1 and "Fix: Correct that line" in done.stderr, done.stderr
 
 
 def test_the_scripts_own_status(tmp_path, cli):
@@ -124,6 +140,36 @@ def test_wrong_use(args, says, tmp_path, monkeypatch, capsys):
     assert any(word in said for word in says.split("|")), said
     assert "Traceback" not in said
     assert not {"\x1b", "\x07"} & set(said)
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["rnu", "hang.py"], "ddpnb: error: invalid choice: 'rnu' is no command. Did you mean run?"),
+        (["hang.py"], "Did you mean ddpnb run hang.py?"),
+        (["sh", "-c", "x"], "Did you mean ddpnb run -- sh ...?"),
+        (["run", "--patence", "3", "hang.py"], "ddpnb run: error: unrecognized arguments: --patence. Did you mean --patience?"),
+        (["run", "--end", "hang.py"], "Did you mean --end-after-patience?"),
+        (["bisect", "--wokers=3", "hang.py"], "usage: ddpnb bisect"),
+        (["attach", "--stack"], "Did you mean --stacks?"),
+        (["run", "hnag.py"], "Did you mean hang.py?"),
+        (["bisect", "hnag.py"], "Did you mean hang.py?"),
+        (["scan", "hnag.py"], "Did you mean hang.py?"),
+        (["diagnose", "hang.dpnb"], "Did you mean hang.ddpnb?"),
+        (["export", "hang.dpnb", "-o", "x.html"], "Did you mean hang.ddpnb?"),
+        (["reenact", "hang.dpnb"], "Did you mean hang.ddpnb?"),
+        (["explain", "--file", "trian.log"], "Did you mean train.log?"),
+        (["explain", "dpp301"], "Did you mean DDP301 collective-missing"),
+        (["explain", "DDP3011"], "DDP301 collective-missing"),
+        (["pitfalls", "run", "unused-haed"], "Did you mean unused-head"),
+    ],
+)  # fmt: skip
+def test_what_was_meant_is_named(args, says, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("hang.py", "hang.ddpnb", "train.log"):
+        (tmp_path / name).touch()
+    assert refused(*args) == 2
+    assert says in " ".join(capsys.readouterr().err.split())
 
 
 def test_wrong_use_as_it_is_typed(tmp_path):
@@ -250,7 +296,7 @@ def test_the_verdict_of_an_interrupted_run(tmp_path):
     assert process.returncode in (130, -signal.SIGINT)
     verdict = json.loads((tmp_path / "v.json").read_text())
     assert (verdict["outcome"], verdict["settled"], verdict["findings"]) == ("interrupted", False, [])
-    assert "interrupted: the script was still running" in said
+    assert said.splitlines()[-1] == "ddpnb: interrupted; no ranks are left running" and said.count("interrupted") == 1
     assert load(tmp_path / "r").ranks[0].main_stack.innermost_user.line == 3
     assert_all_ended(process, children)
 
@@ -393,8 +439,9 @@ def test_what_is_not_proven_ends_nothing(tmp_path, cli):
     script.write_text(WAITS)
     done = cli("run", "-n", 2, "--fork", "--patience", 1, "--json", tmp_path / "v.json", script)
     assert (done.returncode, done.stdout.count("done")) == (0, 2), done.stderr
-    warned, withdrawn = (line for line in done.stderr.splitlines() if line.startswith("ddpnb:"))
+    warned, withdrawn, ended = (line for line in done.stderr.splitlines() if line.startswith("ddpnb:"))
     assert "warning: rank 1 has waited" in warned and "in subprocess.run (a child process)" in warned
+    assert ended.startswith("ddpnb: ok: 2 ranks, ")
     assert warned.endswith("rank 0 waits for it; not proven.") and "rank 1 continued after" in withdrawn
     verdict = json.loads((tmp_path / "v.json").read_text())
     (finding,) = verdict["findings"]

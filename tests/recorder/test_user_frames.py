@@ -120,3 +120,9 @@ def test_a_thread_of_torch_has_no_caller_in_python():
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(user_frames.calling_frame, 1000).result() is not None  # that of the main thread
     assert user_frames.calling_frame(100_000) is None
+
+
+@pytest.mark.parametrize("folder", ["/opt/stack/lib/python3.13/site-packages", "/usr/lib/python3/dist-packages"])
+def test_what_is_installed_in_another_environment_is_not_the_users(folder):
+    """A .pth file or PYTHONPATH adds it: a fresh script must not load such a package a second time."""
+    assert not is_user_file(f"{folder}/numpy/__init__.py") and is_user_file("/home/ann/site-packages.py")

@@ -136,12 +136,12 @@ def nearest(words: str, limit: int = 3) -> tuple[str, ...]:
     """Existing codes close to a code or name that does not exist."""
     text = words.strip().lower()
     digits = re.sub(r"\D", "", text)
-    if looks_like_code(words) and digits:
+    if looks_like_code(words) and 0 < len(digits) <= 3:
         alike = sorted(
             codes(), key=lambda code: (not code.startswith(f"DDP{digits[0]}"), abs(int(code[3:]) - int(digits)))
         )
         return tuple(alike[:limit])
-    names = {page.name: page.code for page in pages().values()}
+    names = {page.name: page.code for page in pages().values()} | {code.lower(): code for code in codes()}
     return tuple(names[name] for name in get_close_matches(text, names, limit, 0.6))
 
 

@@ -27,6 +27,7 @@ LOOK_AT_FIRST = (
 RANK_DEAD = FindingType("DDP311", "rank-dead")
 RANK_RAISED = FindingType("DDP312", "rank-raised")
 
+_NOT_PARSED = ("SyntaxError", "IndentationError", "TabError")
 _HANDLED = 3  # exceptions in the evidence
 
 
@@ -99,6 +100,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         )
     if stop.lost:
         evidence.append(f"{phrases.ranks(stop.lost, True)} lost the connection (secondary failure).")
+    evidence += _not_parsed(recording, records[0])
     evidence += _handled_before(recording) if ending.how == "raised" else []
     concerned = [recording.ranks[rank].ending for rank in (*ranks, *waiting)]
     if not died and all(one is None or one.how == "exited" for one in concerned):
@@ -118,7 +120,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         ),
         ranks,
         "Start with the first rank that fails, or with what they have in common: none of them waits for another."
-        if everywhere
+        if everywhere and ending.exception not in _NOT_PARSED
         else LOOK_AT_FIRST
         if stop.secondary
         else _remedy(records[0], waited_for=bool(waiting), others_failed=set(failed) > set(ranks)),
@@ -132,6 +134,16 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         collective=call,
         certainty="likely" if stop.secondary or all(record.unrecorded for record in records) else "proven",
     )
+
+
+def _not_parsed(recording: Recording, record: RankRecord) -> list[str]:
+    """The line that Python cannot parse."""
+    ending = record.ending
+    if ending is None or ending.exception not in _NOT_PARSED or not ending.frames:
+        return []
+    site = ending.frames[-1].site
+    lines = recording.sources.get(site.file, "").splitlines()
+    return [f"Line {site.line}: {shortened(lines[site.line - 1].strip(), 200)}"] if 0 < site.line <= len(lines) else []
 
 
 _MESSAGE = 10  # words of a message in a title
@@ -221,6 +233,8 @@ def _remedy(record: RankRecord, *, waited_for: bool, others_failed: bool) -> str
     assert ending is not None
     if ending.exception == "Released":
         return "world.rebuild() creates a new process group, which wrapped models use."
+    if ending.exception in _NOT_PARSED:
+        return "Correct that line: Python cannot parse it."
     if ending.how == "raised":
         first = f"Start with {f'the {ending.exception}' if ending.exception else 'this error'}"
         if others_failed:

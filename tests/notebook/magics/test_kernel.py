@@ -101,7 +101,7 @@ def kernel():
     try:
         client.wait_for_ready(timeout=60)
         notebook = Notebook(manager, client)
-        notebook.ok("%load_ext ddpnb")
+        notebook.ok("import ddpnb")
         refused = notebook.run("%ddp_status")
         assert "no World is running" in refused.error and "%ddp_launch 4" in refused.error
         launched = notebook.ok("%ddp_launch 3 --patience 30")
