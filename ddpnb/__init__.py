@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ddpnb.studies.reenactment.reenact import Reenactment, export, reenact
     from ddpnb.world.breakpoints import Holding
     from ddpnb.world.comparison import Comparison, TensorDifference
+    from ddpnb.world.debugging import Debugging
     from ddpnb.world.doctor import Checkup
     from ddpnb.world.explaining import explain
     from ddpnb.world.faults import Injection
@@ -78,6 +79,7 @@ _NAMES = {
     "ddpnb.studies.bisection.bisecting": "Bisection",
     "ddpnb.world.breakpoints": "Holding",
     "ddpnb.world.comparison": "Comparison TensorDifference",
+    "ddpnb.world.debugging": "Debugging",
     "ddpnb.world.doctor": "Checkup",
     "ddpnb.world.faults": "Injection",
     "ddpnb.world.release": "Freed",
@@ -125,6 +127,7 @@ __all__ = [
     "Comparison",
     "Curves",
     "DdpnbError",
+    "Debugging",
     "DeviceError",
     "Diagnosis",
     "Ending",

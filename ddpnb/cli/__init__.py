@@ -19,7 +19,20 @@ from ddpnb.texts import did_you_mean, printable, shell_word
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = ("run", "bisect", "attach", "diagnose", "reenact", "export", "lab", "explain", "scan", "pitfalls", "doctor")
+COMMANDS = (
+    "run",
+    "bisect",
+    "attach",
+    "diagnose",
+    "reenact",
+    "export",
+    "lab",
+    "explain",
+    "scan",
+    "pitfalls",
+    "doctor",
+    "mcp",
+)
 _WITH_RANKS = ("run", "bisect", "reenact", "pitfalls", "doctor")  # that start ranks, and end them
 STATUS_INTERRUPTED = 130
 

@@ -26,6 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--patience", type=float, default=10.0, metavar="S",
         help="seconds that a rank may be blocked outside any collective before it counts as a hang (default: %(default)g)",
     )  # fmt: skip
+    parser.add_argument(
+        "--dap", action="store_true",
+        help="start debugpy in the ranks, and write .vscode/launch.json, with which an IDE attaches to all of them",
+    )  # fmt: skip
     parser.add_argument("--stacks", action="store_true", help="print the stack of each rank, with its variables")
     parser.add_argument("target", nargs="?", metavar="FOLDER|PID", help="as ddpnb attach lists them; none: list them")
 
@@ -49,6 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     claim(arguments.json, arguments.save)
     with attach(arguments.target, patience=arguments.patience) as job:
+        if arguments.dap:
+            show(str(job.debugpy()))
+            return 0
         of_nccl = nccl_status.ask(job._found.ranks.values())
         if not job.recorded:
             say(f"this job is not recorded; reading its stacks for {arguments.patience:g} s")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.recorder.evaluation import sentence
+from ddpnb.recorder.own_threads import own_thread
 
 STUCK = "an earlier read still waits for the device; release() or restart() the rank."
 
@@ -30,7 +31,7 @@ class DeviceReads:
             except BaseException as error:
                 result["error"] = sentence(error)
 
-        thread = threading.Thread(target=work, name=self._name, daemon=True)
+        thread = own_thread(work, self._name)
         thread.start()
         thread.join(seconds + grace_s)
         if thread.is_alive():

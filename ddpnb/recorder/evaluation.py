@@ -7,6 +7,7 @@ import threading
 from _thread import get_ident
 from typing import Any
 
+from ddpnb.recorder.own_threads import own_thread
 from ddpnb.recorder.user_frames import frames_of, is_user_frame, looked_at
 from ddpnb.recorder.values import describe
 from ddpnb.texts import shortened
@@ -67,7 +68,7 @@ def evaluate(expression: str, depth: int, timeout: float, namespace: dict[str, A
         except BaseException as error:
             result["error"] = sentence(error)
 
-    thread = threading.Thread(target=work, name=f"ddpnb evaluation {get_ident()}", daemon=True)
+    thread = own_thread(work, f"ddpnb evaluation {get_ident()}")
     thread.start()
     thread.join(timeout)
     if thread.is_alive():

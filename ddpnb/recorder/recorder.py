@@ -15,6 +15,7 @@ from ddpnb.recorder.door import Door
 from ddpnb.recorder.exceptions import FailedThreads
 from ddpnb.recorder.faults.faults import Faults
 from ddpnb.recorder.hooks import Hooks, put_in_place
+from ddpnb.recorder.ide import Ide
 from ddpnb.recorder.own_ranks import OwnRanks
 from ddpnb.recorder.path import PathRecorder
 from ddpnb.recorder.phases import Phases
@@ -66,6 +67,7 @@ class Recorder:
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.control.on_snapshot.append(self.path.write)
+        Ide(self.box, self.door.gate, self.control)
         note(self.box, rank)
         self.door.open()
         put_in_place(*self.hooks)

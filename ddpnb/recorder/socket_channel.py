@@ -25,6 +25,7 @@ from time import monotonic, sleep  # a script may replace those of the module
 from typing import Any
 
 from ddpnb.recorder.encoding import encodable
+from ddpnb.recorder.own_threads import own_thread
 from ddpnb.recording.descriptors import Descriptor, as_socket, out_of_the_way
 from ddpnb.recording.files import write_private
 from ddpnb.recording.protocol import KEY_SIZE, LONGEST_REQUEST, key_file, within
@@ -60,7 +61,7 @@ class SocketChannel:
         write_private(key_file(folder, rank), self._key)
         self._listening = self._listen()
         os.register_at_fork(after_in_child=self._leave)
-        threading.Thread(target=self._serve, name="ddpnb control", daemon=True).start()
+        own_thread(self._serve, "ddpnb control").start()
 
     def _listen(self) -> Descriptor:
         """A socket in the place of what has its name."""
@@ -99,7 +100,7 @@ class SocketChannel:
                 connection.close()
                 continue
             try:
-                threading.Thread(target=self._reply, args=(connection,), name="ddpnb answer", daemon=True).start()
+                own_thread(self._reply, "ddpnb answer", (connection,)).start()
             except RuntimeError:  # no more threads: the launcher sees that it was not answered
                 connection.close()
                 self._room.release()

@@ -218,6 +218,16 @@ class FaultState(_Message):
     keep: bool = False
 
 
+class DebugpyState(Done):
+    """The port on which debugpy listens, on the loopback address; 0: it is being started."""
+
+    port: int = 0
+
+
+class Debugpy(Request[DebugpyState]):
+    """Start debugpy in this rank, if it does not listen yet."""
+
+
 class ArmedFaults(Done):
     """All of them."""
 

@@ -18,6 +18,10 @@ EXIT_CODE_MASKED = FindingType("DDP701", "exit-code-masked")
 
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):$", re.MULTILINE)
+# What a destructor or a callback at exit raises is no failure of the program: Python prints that it is ignored.
+_IGNORED = re.compile(
+    r"^Exception ignored [^\n]*\n(?:Traceback \(most recent call last\):\n(?:[ \t][^\n]*\n)*)?[^\n]*\n?", re.MULTILINE
+)
 _OTHERWHERE = re.compile(r"^(Exception in thread|Process \w+-\d+:)", re.MULTILINE)
 
 
@@ -52,7 +56,7 @@ def _last_error(record: RankRecord) -> tuple[Site, str] | None:
     """The place and the last line of the traceback that a rank printed before it exited with status 0, if it did not continue."""
     if record.ending is None or not record.ending.well or record.ending.how == "died":
         return None
-    output = record.output.replace("\r", "")
+    output = _IGNORED.sub("", record.output.replace("\r", ""))
     starts = [match.start() for match in _TRACEBACK.finditer(output)]
     if not starts:
         return None

@@ -15,8 +15,10 @@ from ddpnb.recording.holds import Hold, is_place
 from ddpnb.recording.recording import Recording
 from ddpnb.render.parting import Partings
 from ddpnb.render.source_lines import SourceLines
+from ddpnb.world import debugging
 from ddpnb.world.breakpoints import Breakpoints, Holding
 from ddpnb.world.comparison import Comparison
+from ddpnb.world.debugging import Debugging
 from ddpnb.world.faults import Faults, Injection
 from ddpnb.world.inspection import Inspection
 from ddpnb.world.ranks import Ranks
@@ -475,6 +477,39 @@ class LiveRanks:
             (0, 1, 2, 3)
         """
         return self._releasing.release(timeout)
+
+    def debugpy(
+        self,
+        ranks: int | Iterable[int] | None = None,
+        *,
+        file: str | os.PathLike[str] | None = None,
+        timeout: float = 60.0,
+    ) -> Debugging:
+        """Start debugpy in ranks, and write a launch configuration that attaches an IDE to all of them with one F5.
+
+        A rank that the IDE has stopped counts as held: the others wait in their next collective, no time-out fires, and it is
+        not reported as a hang. When the IDE disconnects, it continues. debugpy listens on the loopback address of the rank's
+        host until the rank ends; who can connect to it can run code as you.
+
+        Args:
+            ranks: which ranks; all by default.
+            file: the configuration of VS Code; None: ``.vscode/launch.json`` in the working directory. Other configurations
+                in it are kept; where it cannot be read as JSON, a file beside it is written.
+            timeout: seconds that debugpy may take to start.
+
+        Returns:
+            The port of each rank, and the file.
+
+        Raises:
+            UsageError: an unknown rank, or the job is not recorded.
+            WorldError: debugpy is not installed for a rank's interpreter, or did not start.
+            CannotWrite: the file cannot be written.
+
+        Example:
+            >>> world.debugpy(ranks=[0, 1]).ports
+            {0: 40213, 1: 38127}
+        """
+        return debugging.start(self._ranks, ranks, file, timeout)
 
     def __enter__(self) -> Self:
         return self

@@ -19,6 +19,15 @@ def test_a_failure_that_was_printed_and_forgotten():
     assert "ValueError" in found.summary
 
 
+def test_what_python_ignores_at_exit_is_no_failure():
+    ignored = "Exception ignored in: <function _DeleteDummyThreadOnDel.__del__ at 0x7f>\n" + printed(
+        "TypeError: no lock"
+    )
+    assert not asked("DDP701", recorded(lambda r: r.writes(ignored).finishes()))
+    (found,) = asked("DDP701", recorded(lambda r: r.writes(printed("ValueError: no loss", ignored)).finishes()))
+    assert "ValueError" in found.summary
+
+
 def test_the_line_is_the_users_where_a_hook_of_ours_lies_between():
     hook = '  File "/opt/ddpnb/recorder/phases.py", line 139, in new_group\n    original()\nValueError: no loss'
     taken = recorded(lambda r: r.writes(printed(last=hook)).finishes())

@@ -1,0 +1,133 @@
+"""A real hang by MCP over stdio: the steps of the skill file, followed by a program, give culprit, line and fix."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+
+import psutil
+import pytest
+
+mcp = pytest.importorskip("mcp")
+
+from tests.cli import jobs  # noqa: E402
+from tests.conftest import alive  # noqa: E402
+
+
+def server(folder, *options):
+    keys = ("PATH", "HOME", "DDPNB_SHM", "TMPDIR", "PYTHONPATH")
+    env = {key: os.environ[key] for key in keys if key in os.environ}
+    return mcp.StdioServerParameters(
+        command=sys.executable, args=["-m", "ddpnb", "mcp", *options], cwd=str(folder), env=env
+    )
+
+
+def line_of(folder, text):
+    return next(n for n, line in enumerate((folder / "steps.py").read_text().splitlines(), 1) if text in line)
+
+
+def below():
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+def assert_ended(pids):
+    deadline = time.monotonic() + 40
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [pid for pid in pids if alive(pid)]
+
+
+async def answered(client, name, **given):
+    said = await client.call_tool(name, given, read_timeout_seconds=90)
+    assert not said.is_error, said.content[0].text
+    return said.structured_content
+
+
+async def followed(client, job):
+    """The steps of the skill file: what an agent knows at the end."""
+    listed = await answered(client, "jobs")
+    assert "run1" in listed["started"]
+    assert os.getcwd() in [row["data"]["directory"] for row in listed["jobs"]]
+    found = await answered(client, "diagnose", job=job)
+    first = found["findings"][0]
+    parted = await answered(client, "partings", job=job)
+    variables = await answered(client, "variables", job=job)
+    stacks = await answered(client, "stacks", job=job)
+    page = await answered(client, "explain", what=first["code"])
+    report = await answered(client, "report", job=job)
+    refused = await client.call_tool("variables", {"job": job, "expression": "1 / 0"})
+    assert refused.is_error and "--evaluate" in refused.content[0].text
+    assert variables["data"]["function"] == "train" and stacks["stacks"]
+    return found, parted["partings"][0], page["pages"][0], report
+
+
+def test_the_steps_of_the_skill_file_lead_to_culprit_line_and_fix(tmp_path, monkeypatch):
+    """Nothing is left when the client then goes away."""
+    folder = jobs.write(tmp_path)
+    monkeypatch.chdir(folder)
+
+    async def conversation():
+        async with mcp.Client(server(folder, "--control")) as client:
+            started = await answered(client, "run", command=jobs.spawn("skip"), wait=60)
+            assert started["state"] == "kept", started
+            return await followed(client, started["job"]), below()
+
+    (found, parting, page, report), processes = asyncio.run(asyncio.wait_for(conversation(), 110))
+    first = found["findings"][0]
+    assert (found["outcome"], first["code"], first["certainty"]) == ("hang", "DDP301", "proven")
+    assert first["culprits"] == [1]
+    assert parting["data"]["line"] == line_of(folder, 'mode == "skip":')
+    assert (1,) in {tuple(way["ranks"]) for way in parting["data"]["ways"]}
+    assert first["data"]["remedy"] and "barrier" in page["fix"]
+    assert "DDP301" in report["data"]["text"]
+    assert len(processes) >= 4  # the server, the command, its launcher, a rank
+    assert_ended(processes)
+
+
+@pytest.mark.full
+def test_two_clients_look_at_one_job_which_ends_meanwhile(tmp_path):
+    folder = jobs.write(tmp_path)
+
+    async def conversation():
+        async with mcp.Client(server(folder, "--control")) as client, mcp.Client(server(folder)) as second:
+            started = await answered(client, "run", command=jobs.spawn("skip"), wait=60)
+            attached = await answered(client, "attach", job=started["job"])
+            theirs = str(attached["job"]["pids"][0])
+            found = await answered(second, "diagnose", job=theirs)
+            assert "released" in (await answered(client, "release", job=started["job"]))["done"]
+            ended = await client.call_tool("status", {"job": started["job"]})
+            assert ended.is_error and "ended" in ended.content[0].text
+            gone = await second.call_tool("variables", {"job": theirs})
+            assert gone.is_error and "has ended" in gone.content[0].text
+            return found, await answered(client, "diagnose", job=started["job"])
+
+    found, after = asyncio.run(asyncio.wait_for(conversation(), 110))
+    assert [one["code"] for one in found["findings"]] == [one["code"] for one in after["findings"]] == ["DDP301"]
+
+
+@pytest.mark.full
+def test_a_job_is_held_stepped_and_resumed_and_ends_with_a_server_that_is_killed(tmp_path):
+    folder = jobs.write(tmp_path)
+
+    async def conversation():
+        async with mcp.Client(server(folder, "--control", "--evaluate")) as client:
+            job = (await answered(client, "run", command=jobs.spawn("long"), wait=0))["job"]
+            for _ in range(200):
+                if not (await client.call_tool("status", {"job": job})).is_error:
+                    break
+                await asyncio.sleep(0.2)
+            assert (await answered(client, "hold", job=job, when="step % 2 == 0", wait=30))["held"] == [0, 1]
+            before = await answered(client, "variables", job=job, expression="step")
+            assert (await answered(client, "step", job=job, n=2, wait=30))["held"] == [0, 1]
+            after = await answered(client, "variables", job=job, expression="step")
+            values = [one["variables"][0]["data"]["values"] for one in (before, after)]
+            assert [int(values[1][rank]) - int(values[0][rank]) for rank in ("0", "1")] == [2, 2]
+            assert (await answered(client, "resume", job=job))["held"] == []
+            (parent,) = [one for one in psutil.Process().children() if "mcp" in one.cmdline()]
+            processes = below()
+            parent.kill()
+            return processes
+
+    assert_ended(asyncio.run(asyncio.wait_for(conversation(), 110)))
