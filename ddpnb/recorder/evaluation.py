@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from _thread import get_ident
 from typing import Any
 
