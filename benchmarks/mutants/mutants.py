@@ -517,11 +517,11 @@ MUTANTS = (
     ),
     Mutant(
         "secrets-in-lists-shown",
-        "render/secrets.py",
+        "recording/secrets.py",
         "return [self.masked(one, name) for one in value]",
         "return [self.masked(one) for one in value]",
         "a list of keys under the name api_keys leaves the machine in a report",
-        ("render/test_secrets.py",),
+        ("recording/test_secrets.py",),
     ),
     # -- reports
     Mutant(

@@ -197,7 +197,8 @@ class Diagnosis:
 
     ``outcome``: ``ok``, ``hang``, ``crash``, ``divergence`` or ``interrupted``. ``settled``: waiting longer does
     not change it. ``exit_codes``: rank -> exit status, None if it has not ended. ``timing``: seconds. ``notes``: what
-    cannot be known, with what to collect next. ``reported``: it is that of logs and dumps.
+    cannot be known, with what to collect next. ``reported``: it is that of logs and dumps. ``order``: the
+    events that the logs show, with file and line. ``answer``: a paragraph to post as an answer where the logs were posted.
 
     Example:
         >>> [finding.code for finding in run.diagnosis.findings]
@@ -212,6 +213,8 @@ class Diagnosis:
     timing: dict[str, float] = field(default_factory=dict[str, float])
     notes: tuple[str, ...] = ()
     reported: bool = False
+    order: tuple[str, ...] = ()
+    answer: str = ""
 
     @property
     def errors(self) -> tuple[Finding, ...]:
@@ -256,6 +259,7 @@ class Diagnosis:
             "findings": [finding.to_json() for finding in shown],
             "timing": {name: round(value, 4) for name, value in self.timing.items()},
             "notes": list(self.notes),
+            **({"order": list(self.order), "answer": self.answer} if self.reported else {}),
         }
 
     def to_markdown(self, number: int | None = None) -> str:

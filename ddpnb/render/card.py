@@ -10,12 +10,12 @@ from typing import TextIO
 
 from ddpnb.recording import phrases
 from ddpnb.recording.findings import Diagnosis, Finding
+from ddpnb.recording.secrets import Secrets
 from ddpnb.render import as_html, as_markdown, as_text
 from ddpnb.render import parting as partings
 from ddpnb.render.document import Block, Drawn, Group, Icon, Items, Paragraph, Span, Title
 from ddpnb.render.identities import Identities
 from ddpnb.render.places import evidence, file_names, places
-from ddpnb.render.secrets import Secrets
 from ddpnb.render.terminal import wants_colour
 
 HEADLINES = {
@@ -30,6 +30,7 @@ _CERTAINTY = {
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
+ENDED_OUTSIDE = "What the ranks would have done: "
 _SET_UP = "DDP1"  # codes of the environment and the start
 _FINDINGS = 16  # written out in full
 
@@ -74,7 +75,18 @@ def blocks(
         shown += [document(finding, parted=number in new, below=below(number, finding)), Paragraph()]
     if len(diagnosis.findings) > _FINDINGS:
         shown += [Paragraph(_more(diagnosis.findings[_FINDINGS:])), Paragraph()]
-    return [*shown, *_notes(diagnosis)]
+    return [*shown, *_order(diagnosis), *_notes(diagnosis), *_answer(diagnosis)]
+
+
+def _order(diagnosis: Diagnosis) -> list[Block]:
+    title = Paragraph(Span("Order of events:", strong=True))
+    events = Items([Paragraph(one) for one in diagnosis.order])
+    return [Group((title, events)), Paragraph()] if diagnosis.order else []
+
+
+def _answer(diagnosis: Diagnosis) -> list[Block]:
+    title = Paragraph(Span("To post as an answer:", strong=True))
+    return [Paragraph(), Group((title, Paragraph(diagnosis.answer)))] if diagnosis.answer else []
 
 
 def _notes(diagnosis: Diagnosis) -> list[Block]:
@@ -139,7 +151,8 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if diagnosis.reported and diagnosis.outcome == "ok":
         return "no problem is visible in these files"
     if diagnosis.reported and diagnosis.outcome == "interrupted":
-        return "failed: these files do not show why"
+        ended = next((note for note in diagnosis.notes if note.startswith(ENDED_OUTSIDE)), "")
+        return f"interrupted: {ended.removeprefix(ENDED_OUTSIDE)}" if ended else "failed: these files do not show why"
     if not diagnosis.settled and diagnosis.outcome == "ok":
         shown = [finding for finding in diagnosis.findings if not finding.withdrawn and finding.severity != "note"]
         if any(finding.unproven for finding in shown):

@@ -31,7 +31,7 @@ def sources(recording: Recording) -> str:
     for path, named in formats.items():
         alike[tuple(named)].append(path)
     read = [f"{_files(paths)} ({', '.join(named)})" for named, paths in alike.items()]
-    seen = [rank for rank, record in recording.ranks.items() if record.mentioned]
+    seen = [rank for rank, record in recording.ranks.items() if record.mentioned or rank in report.present]
     size = f" of {recording.world_size}" if report.world_size_known else ""
     who = f"{phrases.ranks(seen)}{size} {phrases.verb(seen, 'occurs', 'occur')}" if seen else "no rank is named"
     return f"Read {'; '.join(read)}: {who}."

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.messages import tracebacks
 from ddpnb.recording.messages.tracebacks import LoggedError
 from ddpnb.recording.stacks import Frame
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker
+from ddpnb.reports import after
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Speaker, Waiting
 from ddpnb.reports.logs import Log
 
 NAME = "Python tracebacks"
 MARKS = ("Traceback", "Error", "Exception", "terminated with the following error")
 
 _START = re.compile(r"Traceback \(most recent call last\)|-- Process (\d{1,6}) terminated with the following error")
+_IGNORED = re.compile(r"^Exception ignored\b", re.MULTILINE)
 _SPAWNED = re.compile(r"-- Process (\d{1,6}) terminated with the following error")
 _CHAINED = re.compile(r"the direct cause of the following|During handling of the above exception")
 #: how a message names the rank that raised it
 _NAMED = re.compile(
     r"^NCCL communicator was aborted on rank (\d{1,6})\b|\(PID:\d{1,10}, Device:-?\d{1,6}, RankID:(\d{1,6})\)"
 )
+#: how the backend of Ascend devices says that a call timed out
+_HCCL = re.compile(
+    r"ACL stream synchronize failed|error code(?: is)?:? ?507048|\bE[IR](?:0002|R02200)\b|HCCL[^\n]{0,200}(?:time ?-?out|timed out)"
+    r"|notify wait timeout|HcclGet[^\n]{0,80}time",
+    re.IGNORECASE,
+)
 _WINDOW = 600  # lines of a traceback and its message
+_WRAPPED = 40  # lines of a message
 _SHORT = 5_000  # lines: a log that is read whole where no traceback begins
 _MOST = 2_000  # exceptions of one process
 _LONGEST = 20_000  # characters of a traceback that are kept
@@ -37,10 +47,18 @@ _LAUNCHERS = frozenset(
 
 def read(log: Log) -> Iterator[Fact]:
     """The exception that ended each rank, and those whose rank is not known."""
+    usual = after.usual_lines(log)
     for speaker, numbers in _windows(log).items():
         lines = list(map(log.line, numbers))
         errors = tracebacks.read("\n".join(lines))[-_MOST:]
-        yield from _facts(speaker, [error for error in errors if not _of_launcher(error)], lines)
+        own = [error for error in errors if not _of_launcher(error)]
+        for fact, line in _facts(speaker, [_unwrapped(log, numbers, error) for error in own], lines):
+            if _HCCL.search(fact.ending.message[:_LONGEST]):
+                yield Waiting(fact.speaker, "call", at=log.quoted(log.starts[numbers[line]]))
+                continue
+            continued = after.continued(log, numbers[line], speaker, usual)
+            last = after.is_last(log, numbers[line], speaker)
+            yield replace(fact, at=log.quoted(log.starts[numbers[line]]), continued=continued, last=last)
 
 
 def _windows(log: Log) -> dict[Speaker, list[int]]:
@@ -73,7 +91,25 @@ def _name(error: LoggedError) -> str:
     return error.exception.rpartition(".")[2]
 
 
-def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Iterator[Fact]:
+def _unwrapped(log: Log, numbers: list[int], error: LoggedError) -> LoggedError:
+    """An exception whose message a terminal has wrapped: the rest of it is in lines without a prefix."""
+    line, message = numbers[error.line], error.message
+    if log.speakers[line] == NOBODY:
+        return error
+    for number in range(line + 1, min(line + _WRAPPED, len(log.starts))):
+        if log.speakers[number] != NOBODY or not _is_open(message):
+            break
+        message += log.line(number)
+    return error if message == error.message else replace(error, message=message[:_LONGEST])
+
+
+def _is_open(text: str) -> bool:
+    """Whether it ends within brackets."""
+    return text.count("(") > text.count(")") or text.count("[") > text.count("]")
+
+
+def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Iterator[tuple[Ended, int]]:
+    """The exceptions, each with the line of its message among these."""
     starts = _starts(errors, lines)
     for index, error in enumerate(errors):
         spawned = _SPAWNED.search("\n".join(lines[max(starts[index] - 3, 0) : error.line]))
@@ -83,11 +119,13 @@ def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Ite
         chained = index + 1 < len(errors) and starts[index + 1] <= error.line
         if chained or (speaker != NOBODY and not spawned and index + 1 < len(errors)):
             continue  # a later one ended the process
+        if _IGNORED.search("\n".join(lines[max(starts[index] - 2, 0) : starts[index]])):
+            continue  # raised in a finalizer, which ends no process
         text = "\n".join(lines[starts[index] : error.line])[-_LONGEST:]
         traceback = f"{text}\n{error.exception}: {error.message[:_LONGEST]}".strip()
         before = errors[index - 1] if index and starts[index - 1] == starts[index] else None
         frames = _interrupted_in(before, error) if before is not None else error.frames
-        yield Ended(who, Ending("raised", 1, _name(error), error.message, frames, traceback))
+        yield Ended(who, Ending("raised", 1, _name(error), error.message, frames, traceback)), error.line
 
 
 def _interrupted_in(before: LoggedError, error: LoggedError) -> tuple[Frame, ...]:

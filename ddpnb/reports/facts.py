@@ -1,15 +1,20 @@
 """What formats find in files: facts, each about one rank or about the whole job.
 
-A fact says only what its file says. ``None`` and 0 stand for what it leaves open; ``together`` joins the facts.
+A fact says only what its file says, and ``at`` in which line; two facts are equal wherever they stand. ``None`` and 0 stand for what it leaves open; ``together`` joins the facts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ddpnb.recording.calls import NO_SITE, UNNAMED, Call, CallState, Signature, Site
 from ddpnb.recording.ending import Ending
+from ddpnb.recording.names import one_line
+from ddpnb.recording.report import LogLine
+from ddpnb.recording.secrets import Secrets
 from ddpnb.recording.stacks import Stack
+from ddpnb.texts import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,33 @@ class Speaker:
 
 
 NOBODY = Speaker()
+
+
+_QUOTED = 140  # characters of a line that are shown
+_SECRETS = Secrets()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is known of a file beside its lines.
+
+    Args:
+        numbers: of each line in the file, from 1, where it is not its place.
+        whole: it ends with the end of a line.
+        excerpt: how it is seen that it is a part of what the ranks wrote.
+        inferred: its name says who wrote it, in words that also name nodes.
+    """
+
+    numbers: Sequence[int] = ()
+    whole: bool = True
+    excerpt: str = ""
+    inferred: bool = False
+
+    def quoted(self, path: str, line: int, words: str) -> LogLine:
+        """A line by its place, with these of its words."""
+        number = self.numbers[line] if self.numbers else line + 1
+        masked = _SECRETS.mask(one_line(words[: 2 * _QUOTED]))
+        return LogLine(path, number, shortened(masked.strip(), _QUOTED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +125,7 @@ class CallSeen:
     waited_s: float = 0.0
     timeout_s: float = 0.0
     stack: Stack | None = None
+    at: LogLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +154,32 @@ class Progress:
     enqueued: int = -1
     started: int = -1
     completed: int = -1
+    at: LogLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a rank's process ended, or the exception that it raised. ``root``: the file calls it the first failure."""
+    """How a rank's process ended, or the exception that it raised.
+
+    Args:
+        speaker: which process.
+        ending: how.
+        root: the file calls it the first failure.
+        at: the line.
+        continued: the process wrote more after it: it was handled.
+        last: a traceback after which the process wrote nothing but what processes write while they end.
+        clock_s: the time of day that a launcher gives, comparable with those of the same launcher; 0: none.
+        table: a launcher lists it.
+    """
 
     speaker: Speaker
     ending: Ending
     root: bool = False
+    at: LogLine | None = field(default=None, compare=False, repr=False)
+    continued: bool = False
+    last: bool = field(default=False, compare=False)
+    clock_s: float = field(default=0.0, compare=False)
+    table: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +217,7 @@ class Waiting:
     function: str
     missing: tuple[int, ...] = ()
     timeout_s: float = 0.0
+    at: LogLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +226,29 @@ class Message:
 
     speaker: Speaker
     text: str
+    at: LogLine | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """A launcher has started all ranks again: what is before this line of its log is of an earlier attempt."""
+
+    at: LogLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedOutside:
+    """The job was ended by nobody of its ranks: a time limit, Ctrl-C, a scheduler.
+
+    Args:
+        who: a sentence.
+        certain: else a launcher does the same after the failure of a rank.
+        at: the first line that says it.
+    """
+
+    who: str
+    certain: bool = True
+    at: LogLine | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +270,27 @@ Fact = (
     | CheckpointPassed
     | Waiting
     | Message
+    | Restarted
+    | EndedOutside
     | Unknown
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What a file is of that which the ranks wrote.
+
+    Args:
+        ranks: those that it names, whatever it says of them.
+        excerpt: why it is a part, so that the absence of a rank says nothing; empty: it is not known to be one.
+        cut: it ends within a line.
+        inferred: its name alone says which rank wrote it, in words that also name nodes (``worker-1.log``).
+    """
+
+    ranks: frozenset[int] = frozenset()
+    excerpt: str = ""
+    cut: bool = False
+    inferred: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +300,7 @@ class Found:
     path: str
     format: str
     facts: tuple[Fact, ...]
+    extent: Extent = Extent()
 
 
 def speaker_of(fact: Fact) -> Speaker:

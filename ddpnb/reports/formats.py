@@ -23,7 +23,7 @@ from ddpnb.reports import (
     system,
     watchdog,
 )
-from ddpnb.reports.facts import NOBODY, Ended, Fact, Found, Identity, Message
+from ddpnb.reports.facts import NOBODY, Ended, Extent, Fact, Found, Identity, Message
 from ddpnb.reports.logs import Log
 
 
@@ -96,7 +96,18 @@ def facts_of(log: Log, check: Callable[[], None] = lambda: None) -> list[Found]:
     by_format: dict[str, list[Fact]] = {}
     for name, fact in _without_repeats(_with_ranks(found)):
         by_format.setdefault(name, []).append(fact)
-    return [Found(log.path, name, tuple(facts)) for name, facts in by_format.items()]
+    extent = _extent(log, [fact for facts in by_format.values() for fact in facts])
+    return [Found(log.path, name, tuple(facts), extent) for name, facts in by_format.items()]
+
+
+def _extent(log: Log, facts: Sequence[Fact]) -> Extent:
+    """What a log is of that which the ranks wrote."""
+    ranks = {speaker.rank for speaker in set(log.speakers) if speaker.rank is not None}
+    last = log.origin.numbers[-1] if log.origin.numbers else len(log.starts)
+    cut = not log.origin.whole and any(
+        (at := getattr(fact, "at", None)) is not None and at.number == last for fact in facts
+    )
+    return Extent(frozenset(ranks), log.origin.excerpt, cut, log.origin.inferred)
 
 
 def _with_ranks(found: Sequence[tuple[str, Fact]]) -> list[tuple[str, Fact]]:

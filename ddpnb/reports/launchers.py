@@ -8,10 +8,12 @@ import textwrap
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.recording.messages import tracebacks
 from ddpnb.recording.names import given_name
+from ddpnb.reports import outside
 from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
 
@@ -19,15 +21,18 @@ NAME = "launcher's log"
 MARKS = (
     "local_rank", "exitcode", "ChildFailedError", "Root Cause", "terminated with", "srun:", "slurmstepd", "closing signal", "via signal",
     "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes", "return code", "Worker exit type", "actor_id",
+    *outside.MARKS,
 )  # fmt: skip
 
 _ROW = re.compile(
     r"rank\s{0,12}: (?P<rank>\d{1,6}) \(local_rank: (?P<local>-?\d{1,6})\)\s{1,20}"
     r"exit_?code\s{0,12}: (?P<code>-?\d{1,6}|<N/A>) \(pid: (?P<pid>\d{1,10})\)(?:[^\n]{0,60}\n"
     r"(?:\s{0,20}error_file\s{0,12}: [^\n]{0,2000}\n)?"
-    r"(?:\s{0,20}(?:traceback|msg)\s{0,12}: (?P<trace>[^\n]{0,2000}(?:\n[ \t]{2,}[^\n]{1,2000}){0,400}))?)?"
+    r"(?:\s{0,20}(?:traceback|msg)\s{0,12}: "
+    r"(?P<trace>[^\n]{0,2000}(?:\n(?!\s{0,20}(?:\[\d{1,6}\]:|-----|=====))[ \t]{2,}[^\n]{1,2000}){0,400}))?)?"
 )
 _HOST = re.compile(r"host\s{0,12}: ([\w.:-]{1,200})\s")
+_TIME = re.compile(r"time\s{0,12}: (\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d)")
 _ROOT = re.compile(r"Root Cause")
 _SRUN = re.compile(
     r"srun: error: (?P<host>[\w.\[\],-]{1,200}): tasks? (?P<tasks>[\d,\-\[\] ]{1,2000}):\s{1,3}"
@@ -81,7 +86,6 @@ _OF_JOB = tuple(
         re.compile,
         (
             r"slurmstepd: error: Detected \d{1,9} oom[_-]kill event[^\n]{0,300}",
-            r"slurmstepd: error: \*{3} [^\n]{0,200}? DUE TO TIME LIMIT[^\n]{0,60}",
             r"exits with return code = \d{1,4}",
             r"returned non-zero exit status \d{1,4}",
         ),
@@ -92,15 +96,17 @@ _OF_JOB = tuple(
 def read(log: Log) -> Iterator[Fact]:
     """How processes ended, which of them the launcher calls the first, and the world size where it is said."""
     text = log.text
-    facts = [*_tables(text), *_lines(log)]
+    facts = [*_tables(log), *_lines(log)]
     yield from {repr(fact): fact for fact in facts}.values()  # a log may repeat its end
+    yield from outside.read(log)
     sizes = {int(match[1]) for pattern in (*_WORLD, _GLOBAL) for match in pattern.finditer(text)}
     if len(sizes) == 1 and 0 < min(sizes) <= 1_000_000:
         yield WorldSize(sizes.pop())
 
 
-def _tables(text: str) -> Iterator[Fact]:
+def _tables(log: Log) -> Iterator[Fact]:
     """torchrun's failure table: other failures first, then the root cause, which is the first that it observed."""
+    text = log.text
     rows = list(_ROW.finditer(text))
     begins = [row.start() for row in rows]
     roots = {bisect_right(begins, match.end()) for match in _ROOT.finditer(text)}
@@ -110,7 +116,22 @@ def _tables(text: str) -> Iterator[Fact]:
         speaker = Speaker(rank, pid, host[1] if host else "")
         yield Identity(speaker)
         if row["code"] != "<N/A>":
-            yield Ended(speaker, _ending(int(row["code"]), row["trace"] or ""), root=turn in roots)
+            time = last_match(_TIME, text, row.start() - 400, row.start())
+            yield Ended(
+                speaker,
+                _ending(int(row["code"]), row["trace"] or ""),
+                turn in roots,
+                log.quoted(row.start("code") - 12, row.end("pid") + 1),
+                clock_s=_seconds(time[1]) if time else 0.0,
+                table=True,
+            )
+
+
+def _seconds(time: str) -> float:
+    try:
+        return datetime.strptime(time, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _ending(code: int, trace: str = "") -> Ending:
@@ -134,11 +155,12 @@ def _lines(log: Log) -> Iterator[Fact]:
             speaker = Speaker(int(rank) if rank else None, int(pid or 0), host)
             if rank and pid:
                 yield Identity(speaker)
-            yield Ended(speaker, _with_line(_said(said), match[0]) if shown else _said(said), root)
+            ending = _with_line(_said(said), match[0]) if shown else _said(said)
+            yield Ended(speaker, ending, root, log.quoted(match.start()))
     yield from _tasks(log)
     for pattern in _OF_JOB:
         for match in pattern.finditer(log.text):
-            yield Message(log.speaker_at(match.start()), match[0].strip())
+            yield Message(log.speaker_at(match.start()), match[0].strip(), log.quoted(match.start()))
 
 
 def _said(said: Mapping[str, str | None]) -> Ending:
@@ -165,12 +187,13 @@ def _tasks(log: Log) -> Iterator[Fact]:
     root = True
     for match in _SRUN.finditer(log.text):
         if launchers:
-            yield Message(Speaker(host=given_name(match["host"])), match[0])
+            yield Message(Speaker(host=given_name(match["host"])), match[0], log.quoted(match.start()))
             continue
         how = match["how"]
         ending = _ending(int(match["code"])) if match["code"] else Ending("died", -_NAMED_SIGNALS[how], message=how)
         for task in _numbers(match["tasks"]):
-            yield Ended(Speaker(task, host=given_name(match["host"])), ending, root and how != "Terminated")
+            speaker = Speaker(task, host=given_name(match["host"]))
+            yield Ended(speaker, ending, root and how != "Terminated", log.quoted(match.start()))
         root = root and how == "Terminated"  # srun ends the others after the first
 
 

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
+from ddpnb.recording.report import LogLine
 from ddpnb.reports import pasted, prefixes, records
-from ddpnb.reports.facts import NOBODY, Speaker
+from ddpnb.reports.facts import NOBODY, Origin, Speaker
 from ddpnb.reports.prefixes import speaker
 
 LONGEST_LINE = 100_000  # characters: the rest of a longer line is left out
@@ -56,12 +57,14 @@ class Log:
         text: all lines, without colours and prefixes, joined with ``\n``.
         starts: the offset in ``text`` at which each line begins.
         speakers: who wrote each line.
+        origin: what is known of the file (``origin.py``).
     """
 
     path: str
     text: str
     starts: list[int] = field(default_factory=list[int], repr=False)
     speakers: list[Speaker] = field(default_factory=list[Speaker], repr=False)
+    origin: Origin = field(default_factory=Origin, repr=False)
 
     def line_at(self, offset: int) -> int:
         """The number of the line, from 0, with this offset in ``text``."""
@@ -75,6 +78,12 @@ class Log:
         # A rank writes behind the progress bar of another: the prefix is then within the line.
         inline = last_match(_INLINE, self.text, max(self.starts[line], offset - 2000), offset)
         return speaker(int(inline[1]), 0, "") if inline else self.speakers[line]
+
+    def quoted(self, offset: int, end: int | None = None) -> LogLine:
+        """The line with this offset in ``text``, with its words from there on, to ``end`` at the most."""
+        line = self.line_at(offset)
+        stop = self.starts[line + 1] - 1 if line + 1 < len(self.starts) else len(self.text)
+        return self.origin.quoted(self.path, line, self.text[offset : min(stop, end or stop)])
 
     def line(self, number: int) -> str:
         """The text of a line, by its number."""

@@ -13,6 +13,7 @@ from ddpnb.recording.recording import Recording
 from ddpnb.reports import archives, encodings, files, flight_recorder, formats, logs, together
 from ddpnb.reports.facts import Found
 from ddpnb.reports.files import ReportFile
+from ddpnb.reports.origin import IN_THE_END, with_origin
 
 Report = Callable[[int, int], None]
 _KNOWN = (
@@ -58,7 +59,7 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
     found: list[Found] = []
     dumps: list[ReportFile] = []
     notes: list[str] = []
-    check = _limit(paths, given)
+    check, names = _limit(paths, given), [file.path for file in given]
     for turn, file in enumerate(given):
         progress(turn, len(given))
         head = file.head()
@@ -69,7 +70,7 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
                 f"What {arguments.short(file.path)} says: it is a {kind} archive. Unpack it and give the files."
             )
         elif (encoding := encodings.encoding_of(head)) is not None:
-            found += _of_log(file, encoding, check, notes)
+            found += _of_log(file, encoding, check, notes, names)
         check()
     if dumps:
         found += flight_recorder.read(dumps, progress)
@@ -81,14 +82,18 @@ def read(paths: Sequence[str | os.PathLike[str]], progress: Report = lambda _rea
     return replace(recording, report=replace(recording.report, unknown=(*recording.report.unknown, *notes)))
 
 
-def _of_log(file: ReportFile, encoding: str, check: Callable[[], None], notes: list[str]) -> list[Found]:
+def _of_log(
+    file: ReportFile, encoding: str, check: Callable[[], None], notes: list[str], names: Sequence[str]
+) -> list[Found]:
     """The facts of a log; what of it was not read is added to the notes."""
     middle = encodings.Middle(_WORDS, encoding)
     beginning, end = file.ends(between=middle.add)
     found: list[Found] = []
     for part in (beginning, middle.text, end):
         check()
-        found += formats.facts_of(logs.read(file.path, encodings.decoded(part, encoding)), check) if part else []
+        text = encodings.decoded(part, encoding) if part else ""
+        log = with_origin(logs.read(file.path, text), text, names, 1 if part is beginning else IN_THE_END)
+        found += formats.facts_of(log, check) if part else []
     if middle.left_out:
         notes.append(
             f"What the middle of {arguments.short(file.path)} says: it is too large to be read as a whole. {_SPLIT}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,14 @@ from ddpnb.recording.events import Event, read
 from ddpnb.recording.recording import Process, RankRecord, Recording
 from ddpnb.recording.report import Report, Source
 from ddpnb.recording.stacks import Stack
+from ddpnb.reports import evidence
 from ddpnb.reports import facts as reported
 from ddpnb.reports.calls import calls_of, with_agreed, with_waits
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
 
 MOST_RANKS = 1 << 16  # a number above is no rank
-_KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
+_KILLED_FOR_MEMORY = re.compile(r"oom[-_ ]?kill|OOM Killed|[Oo]ut of memory: Kill|^Out Of Memory$", re.IGNORECASE)
 _LATER = 1  # of endings: after the first failure
 # Processes that are no ranks: launchers, and workers of data loaders.
 _OTHERS = (
@@ -67,11 +69,14 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     every = _numbered([fact for one in found for fact in one.facts])
     who = _Speakers(every)
     size, known = _world_size(every, who)
+    present = frozenset[int]().union(*(one.extent.ranks for one in found))
+    size = max(size, max(present, default=-1) + 1)
     groups = Groups(every, who.rank, size)
     ranks: dict[int, _Rank] = defaultdict(_Rank)
     messages: list[str] = []
     endings: list[Ending] = []
-    for fact in every:
+    weighed = evidence.weigh(every, groups.global_rank)
+    for fact in weighed.facts:
         rank = groups.global_rank(fact)
         if rank is not None:
             _add(ranks[rank], fact)
@@ -81,7 +86,9 @@ def recording(found: Sequence[reported.Found]) -> Recording:
             messages.append(fact.text)
         elif isinstance(fact, reported.Ended):
             endings.append(fact.ending)
-    waited_s = max((_waited(fact) for fact in every), default=0.0)
+    if weighed.launcher_ended and not weighed.outside:
+        endings.append(Ending("died", -signal.SIGTERM))
+    waited_s = max((_waited(fact) for fact in weighed.facts), default=0.0)
     records = {rank: _record(rank, ranks[rank], groups) for rank in range(size)}
     records = with_waits(with_agreed(records, {(groups.of(one.group).key, one.seq) for one in _seen(every)}))
     report = Report(
@@ -93,8 +100,22 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         tuple(dict.fromkeys(messages)),
         tuple({(one.how, one.code, one.exception, one.message): one for one in endings}.values()),
         tuple(dict.fromkeys(fact.text for fact in every if isinstance(fact, reported.Unknown))),
+        tuple(weighed.lines),
+        weighed.outside,
+        next((one.extent.excerpt for one in found if one.extent.excerpt), ""),
+        tuple(sorted(_unsure(found, weighed, groups))),
+        any(one.extent.cut for one in found),
+        tuple(sorted(present)),
+        tuple(sorted(weighed.statuses.items())),
     )
     return Recording(size, records, host={"oom_kills": _kills(every), "oom_kills_before": 0}, report=report)
+
+
+def _unsure(found: Sequence[reported.Found], weighed: evidence.Weighed, groups: Groups) -> set[int]:
+    """The ranks whose end, or whose number, is inferred."""
+    inferred = {rank for one in found if one.extent.inferred for rank in one.extent.ranks}
+    ended = {groups.global_rank(fact) for fact in weighed.facts if isinstance(fact, reported.Ended)} - {None}
+    return inferred | {rank for rank in ended if rank is not None} - weighed.confirmed
 
 
 def _numbered(facts: Sequence[reported.Fact]) -> list[reported.Fact]:

@@ -38,6 +38,8 @@ _NUMBERS = re.compile(
 _AT = re.compile(r"at(?:\w{1,6}?)?work(?:sequenceid)?:(\d{1,18}),?(?:PGstatus:)?$")
 _UNNAMED = {
     "call": (
+        # a line that is cut, or a call that the watchdog does not describe
+        re.compile(r"\[Rank (?P<own>\d{1,6})\] (?:Found key in store[^\n]{0,200}|)Watchdog caught collective"),
         re.compile(r"due to a collective timeout from\s{1,3}rank (?P<other>\d{1,6})\b"),
         re.compile(r"due to a collective timeout from\s{1,3}this\s{1,3}local\s{1,3}rank\b"),
         re.compile(r"\[Rank (?P<own>\d{1,6})\]\s{1,3}Some \w{1,10} operations have failed or timed out"),
@@ -102,6 +104,7 @@ def calls(log: Log) -> Iterator[tuple[CallSeen, int, int]]:
                 waited_s=int(match["ran"] or 0) / 1000,
                 timeout_s=int(match["timeout"] or 0) / 1000,
                 stack=stack,
+                at=log.quoted(place.start()),
             ),
             int(rank[1]) if rank else -1,
             _size(op, int(match["numel"] or 0), int(match["out"] or 0)),
@@ -161,7 +164,7 @@ def statuses(log: Log) -> Iterator[tuple[Progress, int]]:
             at = _AT.search(before.removesuffix("L").removesuffix("l"))
             # -1: none yet
             last = (-1 if number is None else max(int(number), 0) for number in numbers.groups())
-            yield Progress(speaker, group, *last), int(at[1]) if at else 0
+            yield Progress(speaker, group, *last, at=log.quoted(place.start() - 1)), int(at[1]) if at else 0
 
 
 def failures(log: Log) -> Iterator[Fact]:
@@ -170,7 +173,7 @@ def failures(log: Log) -> Iterator[Fact]:
     for place in (place for pattern in _FAILED for place in pattern.finditer(log.text)):
         text = log.text[place.start() : place.start() + 2000].partition("Exception raised from")[0]
         text = re.split(r"\n\s{0,8}\n|\n\[|\. This typically", text, maxsplit=1)[0].strip()
-        found[Message(_writer(log, place.start())[0], text)] = None
+        found.setdefault(Message(_writer(log, place.start())[0], text, log.quoted(place.start())))
     yield from found
 
 
@@ -182,9 +185,10 @@ def unnamed(log: Log, shown: set[int | None]) -> Iterator[Fact]:
         shown: the ranks whose calls the log shows.
     """
     for what, patterns in _UNNAMED.items():
-        ranks = {_lost(log, match) for pattern in patterns for match in pattern.finditer(log.text)}
-        for rank in sorted(rank for rank in ranks - shown if rank is not None):
-            yield Waiting(Speaker(rank), what)
+        found = [(_lost(log, match), match.start()) for pattern in patterns for match in pattern.finditer(log.text)]
+        first = {rank: offset for rank, offset in reversed(found) if rank is not None and rank not in shown}
+        for rank, offset in sorted(first.items()):
+            yield Waiting(Speaker(rank), what, at=log.quoted(offset))
 
 
 def _lost(log: Log, match: re.Match[str]) -> int | None:

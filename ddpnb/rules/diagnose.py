@@ -13,7 +13,7 @@ from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import Diagnosis, Finding, Outcome
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.split import by_value
-from ddpnb.rules import command_status, engine, reported, unproven
+from ddpnb.rules import command_status, engine, log_lines, reported, unproven
 from ddpnb.rules.causes import frameworks
 from ddpnb.rules.hosts import with_hosts
 from ddpnb.rules.located import located
@@ -71,19 +71,25 @@ def _diagnosis(snap: Snapshot) -> Diagnosis:
     findings = [_finished(snap, finding) for finding in engine.ask(snap, engine.rules())]
     errors = [finding for finding in findings if finding.severity == "error"]
     outcome = outcome_of(snap, errors)
-    findings = _with_faults(recording, findings)
+    findings = _with_checkpoints(recording, _with_faults(recording, findings), outcome)
+    findings = [log_lines.in_the_log(snap.given or recording, finding) for finding in findings]
     ended = snap.over or recording.command is not None
     given = snap.given or recording
     return Diagnosis(
         outcome=outcome,
-        findings=tuple(_with_checkpoints(recording, findings, outcome)),
+        findings=tuple(findings),
         settled=ended
         or (bool(errors) and not snap.observed)
         or is_settled(standings, snap.stuck, errors, snap.patience),
         world_size=recording.world_size,
-        exit_codes={rank: _exit_code(record) for rank, record in sorted(given.ranks.items())},
+        exit_codes={
+            **{rank: _exit_code(record) for rank, record in sorted(given.ranks.items())},
+            **reported.statuses(given),
+        },
         notes=reported.open_questions(given, errors),
         reported=recording.report is not None,
+        order=log_lines.order_of_events(given),
+        answer=log_lines.answer(given, [finding for finding in findings if finding.severity == "error"]),
     )
 
 

@@ -24,7 +24,7 @@ def outcome_of(snap: Snapshot, errors: Sequence[Finding]) -> Outcome:
     report = recording.report
     if report is None:
         return outcome
-    if not errors and report.messages:
+    if not errors and (report.messages or report.outside):
         return "interrupted"
     if errors and errors[0].code in _WAITS:
         return "hang"

@@ -131,6 +131,12 @@ def _plain(recording: Recording, endings: Sequence[Ending]) -> Draft | None:
     return Draft(summary, remedy=remedy, evidence=evidence, kind=kind, certainty="likely")
 
 
+def statuses(recording: Recording) -> dict[int, int]:
+    """The exit statuses of ranks whose end is no cause of a failure."""
+    said = recording.report.statuses if recording.report is not None else ()
+    return {rank: code for rank, code in said if rank in recording.ranks and recording.ranks[rank].ending is None}
+
+
 def _one_process(recording: Recording) -> list[str]:
     """Of the stacks of a single process: the call in which it waits, for others of which nothing is known."""
     standings = Snapshot(recording, 0).standings
@@ -149,6 +155,8 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     if report is None:
         return ()
     notes = list(report.unknown)
+    if report.outside:
+        notes.append(f"What the ranks would have done: {report.outside}; no rank is known to have failed.")
     if errors and interrupted_while_waiting(recording):
         notes.append("Whether the ranks would have continued: they were interrupted (KeyboardInterrupt).")
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
@@ -156,14 +164,14 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
     if not report.world_size_known:
         notes.append(f"The number of ranks: it is at least {recording.world_size}.")
-    if absent:
+    if absent and not report.lines:  # else the answer to post says it
         notes.append(
             f"What {phrases.ranks(absent)} did: collect {phrases.verb(absent, 'its', 'their')} output (torchrun --log-dir DIR "
             "--redirects 3) and flight-recorder dump (TORCH_FR_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1; in older "
             "versions of torch TORCH_NCCL_TRACE_BUFFER_SIZE=2000)."
         )
     calls = any(record.calls for record in recording.ranks.values())
-    if errors and calls and not any(finding.where for finding in errors):
+    if errors and calls and not report.lines and not any(finding.where for finding in errors):
         notes.append(
             "The lines of the program: flight-recorder dumps contain them, and so do stacks (py-spy dump --pid PID while it "
             "hangs). `ddpnb run -- COMMAND` records both."

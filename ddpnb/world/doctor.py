@@ -18,12 +18,12 @@ from ddpnb.recording.checks import Check, CollectiveTime
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.files import write_whole
 from ddpnb.recording.findings import Finding
+from ddpnb.recording.secrets import Secrets
 from ddpnb.recording.split import by_value
 from ddpnb.recording.startup import STEPS, StartupState
 from ddpnb.render import as_text, card, checkup, markup
 from ddpnb.render.explanation import explain
 from ddpnb.render.identities import Identities
-from ddpnb.render.secrets import Secrets
 from ddpnb.render.views import startup_waits
 from ddpnb.rules import engine
 from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE

@@ -186,7 +186,7 @@ REPORTS = {
     "launched process": (LAUNCHED, "crash", "DDP311", (), None, 0),
     "nccl without its start": (NO_START, "hang", "DDP302", (), "all_reduce", 653),
     "monitored barrier": (BARRIER, "hang", "DDP301", (2,), None, 0),
-    "cut before the group of some": (CUT, "hang", "DDP301", (1,), "all_reduce", 15),
+    "cut before the group of some": (CUT, "hang", "DDP318", (), "all_reduce", 15),
     "wrapped within words": (WRAPPED, "hang", "DDP301", (0,), "broadcast", 4),
     "stuck watchdog": (STUCK, "crash", "DDP314", (6,), None, 0),
     "killed": (KILLED, "crash", "DDP706", (), None, 0),

@@ -1,7 +1,7 @@
 import time
 
 from ddpnb.reports import exceptions
-from ddpnb.reports.facts import NOBODY, Ended, Speaker
+from ddpnb.reports.facts import NOBODY, Ended, Speaker, Waiting
 from tests.reports.reading import NOISE, every, of, read
 from tests.reports.test_launchers import row, table
 
@@ -132,8 +132,9 @@ def test_a_message_may_name_the_rank():
         ("", npu, 8),
         ("", "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 3.", 3),
     ):
-        (ended,) = of(Ended, read(exceptions, "".join(trace(error, prefix=prefix))))
-        assert ended.speaker == Speaker(rank)
+        (said,) = of((Ended, Waiting), read(exceptions, "".join(trace(error, prefix=prefix))))
+        assert said.speaker == Speaker(rank)
+        assert isinstance(said, Waiting) == ("npu" in error)  # a time-out of the device's backend
     both = "".join(
         line for rank in (1, 2) for line in trace(f"RuntimeError: NCCL communicator was aborted on rank {rank}.")
     )

@@ -122,8 +122,9 @@ def test_a_traceback_says_more_than_the_exit_status_of_the_same_end():
 
 
 def test_the_first_failure_comes_before_the_others():
-    taken = report(died(0, -15), died(1, -9, root=True))
-    assert taken.ranks[1].ending.at_ns < taken.ranks[0].ending.at_ns
+    taken = report(died(0, -15), died(1, -9, root=True), died(2, -11))
+    assert taken.ranks[1].ending.at_ns < taken.ranks[2].ending.at_ns
+    assert taken.ranks[0].ending is None and taken.report.statuses == ((0, -15),)  # by the launcher
 
 
 def test_errors_of_nobody_known_are_kept():

@@ -14,9 +14,11 @@ from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.stacks import Stack
 
 # How a rank fails that has waited too long, or whose peer has failed; and the messages that contain the calls themselves.
+_OUT_OF_TIME = r"watchdog|tim(?:ed?|e-) ?out|Detected mismatch between collectives"
+_WAITED_TOO_LONG = re.compile(_OUT_OF_TIME, re.IGNORECASE)
 _TIMED_OUT = re.compile(
-    r"watchdog|tim(?:ed?|e-) ?out|connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|ncclRemoteError|remote process"
-    r"|NCCL communicator was aborted|Detected mismatch between collectives",
+    rf"{_OUT_OF_TIME}|connection (?:was )?(?:closed|reset|refused|aborted)|broken pipe|ncclRemoteError|remote process"
+    r"|NCCL communicator was aborted",
     re.IGNORECASE,
 )
 _BY_TIME_OUT = frozenset(
@@ -44,8 +46,12 @@ def while_waiting(recording: Recording) -> Recording:
         for record in recording.ranks.values()
     )
     interrupted = interrupted_while_waiting(recording)
+    # A connection that was lost is the stack of a hang only where others waited too long.
+    ends = [ending.message[:20_000] for record in recording.ranks.values() if (ending := record.ending) is not None]
+    waited = _TIMED_OUT if any(map(_WAITED_TOO_LONG.search, ends)) else _WAITED_TOO_LONG
     return replace(
-        recording, ranks={rank: _while_waiting(record, failed, interrupted) for rank, record in recording.ranks.items()}
+        recording,
+        ranks={rank: _while_waiting(record, failed, interrupted, waited) for rank, record in recording.ranks.items()},
     )
 
 
@@ -67,7 +73,7 @@ def _traceback(ending: Ending) -> Stack:
     return Stack("MainThread", ending.frames, main=True)
 
 
-def _while_waiting(record: RankRecord, failed: bool, interrupted: bool) -> RankRecord:
+def _while_waiting(record: RankRecord, failed: bool, interrupted: bool, waited: re.Pattern[str]) -> RankRecord:
     ending = record.ending
     if ending is None:
         return record
@@ -78,7 +84,7 @@ def _while_waiting(record: RankRecord, failed: bool, interrupted: bool) -> RankR
     # Its stacks are older than its end: somebody looked at a job that hung, and stopped it then.
     if stopped_by_signal(ending) and (failed or record.stacks):
         return replace(record, ending=None)
-    if ending.how == "raised" and _TIMED_OUT.search(ending.message[:20_000]) and call_in(_traceback(ending)):
+    if ending.how == "raised" and waited.search(ending.message[:20_000]) and call_in(_traceback(ending)):
         return record if record.calls else _as_shown(record, ending, "idle")
     return record
 

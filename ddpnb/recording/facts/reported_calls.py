@@ -22,6 +22,15 @@ def members_known(recording: Recording, call: Call) -> bool:
     return report.world_size_known if default else call.group.key not in report.observed
 
 
+def claims_absence(recording: Recording, waiting: Sequence[int]) -> bool:
+    """Whether a rank that says nothing in a report would have been seen there, had it made the call in which others wait.
+
+    Several ranks wrote into it, and it is not known to be a part of what they wrote.
+    """
+    report = recording.report
+    return report is None or (not report.excerpt and not report.cut and len(waiting) > 1)
+
+
 def overwritten(recording: Recording, call: Call, seen: Sequence[int], rank: int) -> Call | None:
     """The first collective that the ranks at fault did not call, where the dumps of the others begin behind it.
 

@@ -162,11 +162,15 @@ def absent_file(raised: Raised, values: Values) -> Computed:
 # -- models
 
 
+_MOST_PARAMETERS = 10_000_000  # tensors of a model: a number above was never one
+
+
 def counts(_: Raised, values: Values) -> Computed:
     """The numbers of parameters, the lower rank first."""
     pairs = [(int(values["raised"]), values["raised_count"]), (int(values["odd"]), values["odd_count"])]
     (rank, count), (other, other_count) = sorted(pairs)
-    return {"rank": rank, "count": count, "other": other, "other_count": other_count}
+    plausible = "yes" if 0 < int(values["odd_count"]) < _MOST_PARAMETERS else ""
+    return {"rank": rank, "count": count, "other": other, "other_count": other_count, "plausible": plausible}
 
 
 def parameter(raised: Raised, values: Values) -> Computed:

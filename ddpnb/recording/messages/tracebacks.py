@@ -106,6 +106,8 @@ class _Stream:
         if head is None:
             return None
         module, _, name = head[1].rpartition(".")
+        if name.startswith("nccl"):
+            return None  # NCCL's name of an error, in the message of torch's
         return head if name.endswith(_KINDS) or (module and name.endswith("error")) else None
 
     def close(self) -> None:

@@ -9,10 +9,10 @@ from ddpnb.recording import phrases
 from ddpnb.recording.events.models import ParametersFrozen
 from ddpnb.recording.facts.children import counts_own, kills_for_memory
 from ddpnb.recording.facts.snapshot import Snapshot
-from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.findings import Certainty, Finding, FindingType
 from ddpnb.recording.messages.explain import explain
 from ddpnb.recording.messages.explained import Explained, blamed
-from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.exit_status import EXIT_CODE_MASKED, left_quietly
 from ddpnb.rules.finding_types import type_of
 from ddpnb.rules.rule import Draft, refine, refined, say, title
@@ -81,10 +81,19 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
         instead=finding,
         collective=finding.collective,
         tensors=first.tensors,
-        certainty="proven" if named or sides else finding.certainty,
+        certainty=_certainty(snap.recording, finding, named, sides),
         severity="error",  # it ended a rank, whatever its type
         hint=first.hint,
     )
+
+
+def _certainty(
+    recording: Recording, finding: Finding, named: tuple[int, ...] | None, sides: tuple[tuple[int, ...], ...]
+) -> Certainty:
+    """A message that names ranks proves it; one of a report that blames an unknown one does not."""
+    if named or sides:
+        return "proven"
+    return "likely" if recording.report is not None and named == () else finding.certainty
 
 
 # Words with which a sentence of ours begins, and which are no names.

@@ -11,7 +11,14 @@ from ddpnb.recording.collectives import call_in
 from ddpnb.recording.events.models import ModelWrapped
 from ddpnb.recording.facts.departures import Left, calls_like
 from ddpnb.recording.facts.endings import is_fence_stop
-from ddpnb.recording.facts.reported_calls import calls_known, first_call_of, last_call, members_known, overwritten
+from ddpnb.recording.facts.reported_calls import (
+    calls_known,
+    claims_absence,
+    first_call_of,
+    last_call,
+    members_known,
+    overwritten,
+)
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.facts.stops import Awaited, Stop, Waits
 from ddpnb.recording.findings import Finding, FindingType
@@ -262,31 +269,32 @@ def silent(recording: Recording, stop: Stop) -> Draft | None:
     if chosen is None:
         return None
     call, inside, missing = chosen
+    waited_too = {rank for rank in missing if (one := recording.ranks.get(rank)) is not None and one.lost == "call"}
     seen = [rank for rank in missing if calls_known(recording.ranks.get(rank), call)]
-    unseen = sorted(set(missing) - set(seen))
+    unseen = sorted(set(missing) - set(seen) - waited_too)
+    if not seen and not claims_absence(recording, inside):
+        return None
     few = len(unseen) < len(inside) or (len(unseen) == 1 and members_known(recording, call))
     culprits = seen or (unseen if few else [])
+    if not culprits:
+        return None  # which of them it is, if any, these files do not show
     lost = overwritten(recording, call, seen, inside[0])
     own = standings[inside[0]].call or call
     call = lost if lost is not None else call
     waited_s = recording.report.waited_s if recording.report is not None else 0.0
-    who, at = phrases.ranks(culprits or unseen), phrases.at(standings[inside[0]].site)
+    who, at = phrases.ranks(culprits), phrases.at(standings[inside[0]].site)
     shorter = (at, _line(standings[inside[0]].site), "")
     if lost is not None:
         text = "{culprits} did not call {call} of {group}: {inside} {were} blocked in {own}{at}, a later one."
-    elif culprits:
-        text = "{culprits} did not call the {call} that {inside} {were} blocked in{at}."
     else:
-        text = "{waiting} {were} blocked in {call}{at}: these files show no call of {who}."
+        text = "{culprits} did not call the {call} that {inside} {were} blocked in{at}."
     words = {
         "culprits": phrases.ranks(culprits, True),
         "call": _named(call),
         "group": call.group,
         "inside": phrases.ranks(inside),
-        "waiting": phrases.ranks(inside, True),
         "were": phrases.verb(inside, "was", "were"),
         "own": _named(own),
-        "who": who,
     }
     # Those that wait elsewhere for a rank that waits here.
     rest = sorted(set(stop.waiting) - set(inside) - set(culprits))
@@ -294,16 +302,12 @@ def silent(recording: Recording, stop: Stop) -> Draft | None:
     has = phrases.verb(culprits, "has", "have")
     if call.is_p2p:
         remedy = f"Match it with a {what} of the same peer and tag on {who}."
-    elif culprits:
+    else:
         remedy = (
             "Call it on all ranks or on none: look at the condition or the loop around it, with the values that "
             f"{who} {has}."
         )
-    elif len(unseen) == 1:
-        remedy = f"Find out whether it is {who} or another rank that did not call it."
-    else:
-        remedy = f"Find out which of {who} did not call it: on the others it timed out too."
-    theirs = phrases.verb(culprits or unseen, "its output and its stack", "their output and their stacks")
+    theirs = phrases.verb(culprits, "its output and its stack", "their output and their stacks")
     return Draft(
         title(*(text.format(at=place, **words) for place in shorter)),
         culprits,
@@ -336,11 +340,12 @@ def _before(recording: Recording, rank: int, own: Call, lost: Call | None) -> st
 
 
 def _unseen(recording: Recording, ranks: Sequence[int]) -> list[str]:
-    mentioned = {rank for rank in ranks if rank in recording.ranks and recording.ranks[rank].mentioned}
+    present = set(recording.report.present) if recording.report is not None else set[int]()
+    mentioned = present | {rank for rank in ranks if rank in recording.ranks and recording.ranks[rank].mentioned}
     found = [
         say("{who} [occurs|occur] {how}.", some, how=how)
         for some, how in (
-            (sorted(mentioned), "in these files, but no call of this group"),
+            (sorted(mentioned & set(ranks)), "in these files, but no call of this group"),
             ([rank for rank in ranks if rank not in mentioned], "in none of these files"),
         )
         if some

@@ -109,6 +109,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
     did = _what(records[0], phrases.verb(ranks, "was", "were"))
     others_wait = waited_for(ranks, waiting)
     failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
+    unsure = recording.report is not None and not set(ranks).isdisjoint(recording.report.unsure)
     # What a library raised follows from what the user's code did before; that code's own traceback says it itself.
     of_library = bool(ending.frames) and not ending.frames[-1].user
     return Draft(
@@ -132,7 +133,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         evidence=evidence,
         kind=RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         collective=call,
-        certainty="likely" if stop.secondary or all(record.unrecorded for record in records) else "proven",
+        certainty="likely" if stop.secondary or unsure or all(record.unrecorded for record in records) else "proven",
     )
 
 

@@ -114,7 +114,7 @@ def unnamed_call(snap: Snapshot) -> Iterable[Draft]:
     ranks = tuple(rank for rank, record in snap.ranks.items() if record.lost == "call")
     if ranks:
         yield Draft(
-            f"An operation of NCCL timed out or failed on {phrases.ranks(ranks)}: these files do not show which.",
+            f"An operation of the backend timed out or failed on {phrases.ranks(ranks)}: these files do not show which.",
             remedy=f"Look for the line above in which the watchdog names it (WorkNCCL(SeqNum=..., OpType=...)). {_COLLECT}",
             waiting=ranks,
             certainty="likely",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.render.secrets import MASK, Secrets
+from ddpnb.recording.secrets import MASK, Secrets
 
 RANDOM = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzLq0T9sVe2"
 HEX = "0123456789abcdef0123456789abcdef01234567"
