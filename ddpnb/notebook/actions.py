@@ -173,8 +173,10 @@ class Actions:
         return str(self.world.evaluate(values["expression"].strip()))
 
     def _restart(self, values: Values) -> str:
-        """Restart ranks; where that ends processes that could be released, only when it is asked for a second time."""
+        """Restart ranks; where that ends processes that live, only when it is asked for a second time."""
         ranks = asked.ranks(values)
+        if ranks is None and not self._own._restart.would_replace():
+            return self._restart_all()
         ending = (
             tuple(rank for rank in self._own._restart.would_replace() if self._lives(rank)) if ranks is None else ()
         )
@@ -188,6 +190,18 @@ class Actions:
             )
         self._to_confirm = ()
         return str(self._own.restart(ranks))
+
+    def _restart_all(self) -> str:
+        """Nothing is dead and nothing runs: new processes for all ranks, when they are asked for a second time."""
+        everyone = tuple(range(self.world.size))
+        if self._to_confirm != everyone:
+            self._to_confirm = everyone
+            return (
+                "No rank is dead, stopped or in a run. Click restart again to give all ranks new processes: their variables "
+                "and models are lost."
+            )
+        self._to_confirm = ()
+        return str(self._own.restart(everyone))
 
     def _lives(self, rank: int) -> bool:
         processes = self.world._ranks.processes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from ddpnb.notebook.actions import Actions
@@ -10,6 +11,7 @@ from ddpnb.notebook.live import Live, Picture
 from ddpnb.notebook.panel import Panel
 from ddpnb.notebook.part import Context
 from ddpnb.notebook.parts import PARTS
+from ddpnb.notebook.run_actions import RunActions
 from ddpnb.notebook.state import present_state
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
@@ -39,27 +41,39 @@ class Dashboard(Panel):
         self.world = world
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
-        self._kept_of: object = None  # what the saved state shows
+        self._kept_of: tuple[Run | None, tuple[str, str]] | None = None  # what the saved state shows
         self._outcome_of: object = None  # the run whose outcome is shown
         self._card_of: object = None  # what the card shows
         self._call: tuple[int, Call | None] | None = None  # that was selected in the time line
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask, self._show_run)
+        self._run_actions = RunActions(self._tasks, self._context.snapshot)
         self.head = Fragment(label=self._kind, on_action=self._act, on_seen=self._look, live=True)
         self.card = Card(headline=False)
-        FindingActions(self.card, lambda: self._context.snapshot()[0], self._act)
+        FindingActions(self.card, self._act)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
         self.detail = Fragment(label="what was chosen", on_action=self._act)
         self.parts = {part.name: part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds}
         shown = [part.widget for part in self.parts.values()]
-        super().__init__((self.head, self.card, self.card.fork, self.board, self.timeline, self.detail, *shown))
+        self._beating = (self.head, self.timeline, self.board, *shown)
+        super().__init__(
+            (
+                self.head,
+                self._run_actions.report,
+                self.card,
+                self.card.fork,
+                self.board,
+                self.timeline,
+                self.detail,
+                *shown,
+            )
+        )
         self._sources: dict[str, str] = {}  # of files, as the ranks ran them
         for widget in self.box.children:
             if isinstance(widget, Fragment):
                 widget.sources = self._sources
-        self._beating = (self.head, self.timeline, self.board, *shown)
         self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
         self._tasks.draw()
         self._live.start()
@@ -69,17 +83,32 @@ class Dashboard(Panel):
     def stop(self) -> None:
         """Stop updating; the content stays."""
         self._live.stop()
+        self._rest()
+
+    @property
+    def ended(self) -> bool:
+        return self._live.ended
 
     def _beat(self) -> None:
         if self.world.closed:
+            self._rest()
             self._tasks.draw()
             return
         for widget in self._beating:
             if widget.live:
                 widget.beat()
 
+    def _rest(self) -> None:
+        """What is shown is known to be the last state: the page misses nothing."""
+        for widget in self._beating:
+            widget.live = False
+
     def _show(self, picture: Picture) -> None:
         """Show a new picture; called on the polling thread."""
+        with self._tasks.drawing:  # what is saved meanwhile is of one moment
+            self._show_parts(picture)
+
+    def _show_parts(self, picture: Picture) -> None:
         self._context.picture = picture
         now = self._context.present = present_state(self.world, self.actions, picture)
         run, recording, diagnosis = picture.run, now.recording, now.diagnosis
@@ -96,6 +125,7 @@ class Dashboard(Panel):
             self._call = None
             if self._outcome_of is not None:  # not the first run that this dashboard shows
                 self._tasks.forget()
+                self._run_actions.forget()
         elif picture.lost:
             self.timeline.lose()
         held = {
@@ -182,19 +212,21 @@ class Dashboard(Panel):
         self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
         for part in self.parts.values():
             part.refresh(head)
-        now = self.world.last_run, head.activity, head.last
+        outcome = head.activity, head.last
+        now = self.world.last_run, outcome
         if now != self._kept_of and head.activity not in _PASSING:
+            urgent = self._kept_of is None or outcome != self._kept_of[1]
             self._kept_of = now
-            self.kept.changed(urgent=head.activity not in ("idle", "held") or head.last not in ("", "ok"))
+            self.kept.changed(urgent=urgent)
 
     def state(self) -> tuple[str, str]:
-        run, now = self.world.last_run, self._context.present
+        with self._tasks.drawing:
+            run, now, text = self.world.last_run, self._context.present, self.text
+            title = self.head.text.partition("\n")[0]
         diagnosis = now.diagnosis if now is not None else None
         recording = (run.recording if run is not None else None) or (now.recording if now is not None else None)
         tiles = now.tiles if now is not None else ()
-        title = self.head.text.partition("\n")[0]
-        html = still.state(title, diagnosis=diagnosis, tiles=tiles, recording=recording)
-        return html, self.text
+        return still.state(title, diagnosis=diagnosis, tiles=tiles, recording=recording), text
 
     def _head(self) -> controls.Head:
         now, closed = self._context.present, self.world.closed
@@ -211,6 +243,8 @@ class Dashboard(Panel):
             alive=not closed,
             in_run=now is not None and not closed and now.busy,
             held=activity == "held",
+            dead=now is not None and bool(now.dead),
+            ran=self.world.last_run is not None,
             busy=self._tasks.busy,
             answer=self._tasks.answer(""),
         )
@@ -218,7 +252,12 @@ class Dashboard(Panel):
     # -- what somebody does
 
     def _act(self, action: str, values: Mapping[str, str], place: str = "") -> None:
-        if self.actions.take(action, values, place) or any(part.act(action, values) for part in self.parts.values()):
+        if self.actions.take(action, values, place) or self._run_actions.take(action, values):
+            return
+        if action == "reconnect":
+            self._reconnect()
+            return
+        if any(part.act(action, values) for part in self.parts.values()):
             return
         if action == "why":
             self._tasks.start("diagnosing", self._why)
@@ -227,6 +266,14 @@ class Dashboard(Panel):
         elif action == "select":
             self._select(values)
 
+    def _reconnect(self) -> None:
+        """A page has heard nothing for a while: give it all that is shown, and see that it is updated again."""
+        self._live.revive()
+        for widget in self.box.children:
+            widget.send_state()
+        self._beat()
+        self._look()
+
     def _look(self) -> None:
         self._live.hurry()
 
@@ -234,12 +281,18 @@ class Dashboard(Panel):
         run = self.world.last_run
         if run is None:
             return "Nothing has run yet."
+        before = self.card.diagnosis.findings if self.card.diagnosis is not None else ()
         diagnosis = run.diagnosis
         if run._monitor.diagnosis is None:
             self.card.show_diagnosis(diagnosis, "Now")
         recording = self.world.snapshot()
         self._show_recording(recording, diagnosis)
-        return "" if diagnosis.findings else "No problems found yet: " + board.headline(boards.tiles(recording)) + "."
+        at = f"Checked at {time.strftime('%H:%M:%S')}:"
+        if not diagnosis.findings:
+            return f"{at} no problems found yet: {board.headline(boards.tiles(recording))}."
+        codes = ", ".join(finding.code for finding in diagnosis.findings)
+        same = before and [one.code for one in before] == [one.code for one in diagnosis.findings]
+        return f"{at} {'the same' if same else 'now'}: {codes}."
 
     def _ask(self) -> None:
         """Read the stacks and variables of the ranks, or show those of the run that is over."""

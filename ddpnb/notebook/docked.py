@@ -52,8 +52,9 @@ def docked(what: Any, where: str, made: Callable[[], Panel], *, live: bool) -> P
             del _known[key]
     if not live:
         return Docked(made(), where, _title(what), f"ddpnb-{uuid4().hex}")
-    if id(what) not in _known:
-        _known[id(what)] = what, f"ddpnb-{uuid4().hex}", made()
+    known = _known.get(id(what))
+    if known is None or known[2].ended:  # the page replaces what it shows under this name
+        _known[id(what)] = what, known[1] if known is not None else f"ddpnb-{uuid4().hex}", made()
     _, name, inner = _known[id(what)]
     return Docked(inner, where, _title(what), name)
 

@@ -53,6 +53,7 @@ class Kept:
         publisher.publish({_LIVE: view[_LIVE], "text/plain": ""})
         self._publish(publisher, update=False)
         self._publisher = publisher
+        self.changed(urgent=True)  # since then: it was not written
         return True
 
     def changed(self, *, urgent: bool = False) -> None:

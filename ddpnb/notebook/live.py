@@ -7,6 +7,7 @@ show a wait inside the threads of torch.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ class _Look:
         self._statuses: dict[int, Status] = {}
         self._before: dict[int, Status] = {}  # at the look before
         self._shown_still: set[int] = set()  # ranks that stand, and were shown so
+        self._at_host: tuple[dict[int, Status], dict[int, Status]] = ({}, {})  # at the last two looks at the processes
         self._changed = self._looked = 0.0
         self._outcome = ""  # that was known at the last picture
         self._shown: tuple[dict[int, Status], list[int], bool] | None = None
@@ -87,7 +89,7 @@ class _Look:
         self._shown_still = still
         if host:
             self._observer.look()
-            self._looked = now
+            self._looked, self._at_host = now, (self._at_host[1], statuses)
         self._shown, self._outcome = state, self.run.outcome if self.run is not None else ""
         recording = self._record(running, ask=now - self._changed >= _STILL_S)
         ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
@@ -114,6 +116,9 @@ class _Look:
         judged = self.run.recording if self.run is not None and self.run.done else None
         known = judged.ranks.get(one.rank, one) if judged is not None else one
         one = replace(one, samples=known.samples)  # only the run's own observer reads them
+        if one.process.activity == "idle" and self._statuses[one.rank] != self._at_host[0].get(one.rank):
+            # It did something in the time of which its process is said to be idle: what was held a moment ago is not blocked.
+            one = replace(one, process=replace(one.process, activity="computing", idle_s=0.0))
         if one.ending is not None:
             return one
         return replace(one, stacks=self._stacks[one.rank][1] if self._still(one.rank) else known.stacks)
@@ -165,7 +170,15 @@ class Live:
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._again = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="ddpnb panel", daemon=True)
+        self._thread = self._polling()
+
+    def _polling(self) -> threading.Thread:
+        return threading.Thread(target=self._follow, name="ddpnb panel", daemon=True)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is polled any more."""
+        return not self._thread.is_alive()
 
     def start(self) -> None:
         self._thread.start()
@@ -176,6 +189,14 @@ class Live:
         self._look_now.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(2)
+
+    def revive(self) -> None:
+        """Poll again if polling has ended, though the ranks can be reached."""
+        if self._thread.is_alive() or self._stopping.is_set() or self._ranks.closed:
+            return
+        self._again.set()
+        self._thread = self._polling()
+        self._thread.start()
 
     def restart(self) -> None:
         """Begin again: the next picture is fresh, with all calls that are still recorded."""
@@ -218,6 +239,7 @@ class Live:
                     return  # the page gets no beat any more, and says that it is not updated
             if now - beaten >= _BEAT_S:
                 beaten = now
-                self._beat()
+                with contextlib.suppress(Exception):  # the kernel may be ending; the next one may come through
+                    self._beat()
             self._look_now.wait(_UNSEEN_S if unseen else LOOK_S)
         self._beat()

@@ -23,6 +23,11 @@ class Panel:
         self.box.add_class("ddpnb-panel")  # within which keys act: static/keys.js
         self.box.add_class(f"{still.PANEL}-{self.kept.number}")
 
+    @property
+    def ended(self) -> bool:
+        """Whether it is not updated any more, though it shows live ranks."""
+        return False
+
     def state(self) -> tuple[str, str]:
         """What the panel shows now, as static HTML and as plain text."""
         text = self.text

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import ipywidgets
 
-from ddpnb.errors import UsageError
 from ddpnb.notebook import variable
 from ddpnb.notebook.dashboard import Dashboard
-from ddpnb.notebook.findings import FindingActions, free, is_ours
+from ddpnb.notebook.findings import FindingActions
 from ddpnb.notebook.given_files import GivenFiles
 from ddpnb.notebook.panel import Panel
 from ddpnb.notebook.parts import PARTS
+from ddpnb.notebook.run_actions import SCRIPT, RunActions
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.parts import Board, Card
@@ -29,10 +28,7 @@ from ddpnb.studies.reenactment import head as render
 from ddpnb.studies.reenactment import reenact as reenacting
 from ddpnb.studies.reenactment import words
 from ddpnb.studies.reenactment.reenact import Reenactment
-from ddpnb.texts import shell_word
 
-SCRIPT = "repro.py"
-SAVED = "hang.ddpnb"
 _MORE = "More files of this job? Drop them here,"
 
 
@@ -53,6 +49,7 @@ class Recorded(Panel):
         self.dashboard: Dashboard | None = None
         self._script = SCRIPT
         self._tasks = Tasks(self._refresh)
+        self._run_actions = RunActions(self._tasks, lambda: (self.recording, self.found))
         self._head = Fragment(label="recording", on_action=self._act)
         self._result = Fragment(label="re-enactment", on_action=self._act)
         self.files = files if recording.report is not None else None
@@ -67,7 +64,7 @@ class Recorded(Panel):
     def _show(self) -> None:
         """Show another recording."""
         card, shown = parts(while_waiting(self.recording), self.found)
-        FindingActions(card, lambda: self.recording)
+        FindingActions(card)
         self._shown = (card, *shown)
         self._tasks.draw()
         self._place()
@@ -85,7 +82,7 @@ class Recorded(Panel):
         """The widgets in their order: the re-enactment comes after the diagnosis that it is of."""
         live = self.dashboard.box.children if self.dashboard is not None else ()
         files = (self.files.drop,) if self.files is not None else ()
-        self.box.children = (self._head, *files, *self._shown, self._result, *live)
+        self.box.children = (self._head, self._run_actions.report, *files, *self._shown, self._result, *live)
 
     def _refresh(self) -> None:
         """Update the buttons and the result of the last action; called by ``Tasks.draw``."""
@@ -96,9 +93,7 @@ class Recorded(Panel):
             script=self._script,
             actions=bool(self.found.findings),
             live=live,
-            busy=tasks.busy,
-            said=tasks.said,
-            bad=tasks.bad,
+            answer=tasks.answer(""),
         )
         self._head.show(html, "\n".join(one for one in (read, tasks.said) if one))
 
@@ -116,11 +111,10 @@ class Recorded(Panel):
             self._tasks.start("re-enacting", self._reenact)
         elif action == "end":
             self._tasks.start("ending the live ranks", self._end)
-        elif action == "export":
-            self._script = values.get("script", "").strip() or SCRIPT
-            self._tasks.start("writing the script", self._export)
-        elif action == "save":
-            self._tasks.start("saving", self._save)
+        else:
+            if action == "export":
+                self._script = values.get("script", "").strip() or SCRIPT
+            self._run_actions.take(action, values)
 
     def _reenact(self) -> str:
         self._end()
@@ -142,18 +136,6 @@ class Recorded(Panel):
         self._result.show("")
         self._place()
         return "The live ranks are ended."
-
-    def _export(self) -> str:
-        path = self._script
-        if os.path.exists(path) and not is_ours(path):
-            raise UsageError(f"{path} is there, and is not a script that ddpnb has written.", "Give another name.")
-        ranks = reenacting.export(self.recording, path)
-        return f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {shell_word(path)}"
-
-    def _save(self) -> str:
-        path = free(SAVED)
-        self.recording.save(path)
-        return f'Saved: {path}. Read it with: ddpnb.load("{path}")'
 
     def _added(self, recording: Recording) -> None:
         """More files were read, together with those before: a re-enactment of those alone is over."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ddpnb.errors import DdpnbError
@@ -60,12 +61,12 @@ class Tasks:
             going = [what for what in self._going if self._places.get(what) == place]
             busy = tuple(self._progress.get(what, what) for what in going)
             said = self._answers.get(place, Answer())
-        return Answer(busy, said.said, said.bad)
+        return replace(said, busy=busy)
 
     def start(
         self, what: str, work: Callable[[], Any], place: str = "", *, again: bool = False, quiet: bool = False
     ) -> None:
-        """Run ``work`` in a new thread; show the text that it returns.
+        """Run ``work`` in a new thread; show the text, or the Answer, that it returns.
 
         Args:
             what: the name of the action, shown while it runs.
@@ -104,14 +105,14 @@ class Tasks:
             self._answers.clear()
 
     def _do(self, what: str, work: Callable[[], Any], place: str) -> None:
-        said, bad = "", False
+        answer = Answer()
         try:
             found = work()
-            said = found if isinstance(found, str) else ""
+            answer = found if isinstance(found, Answer) else Answer((), found if isinstance(found, str) else "")
         except DdpnbError as error:
-            said, bad = str(error), True
+            answer = Answer((), str(error), bad=True)
         except Exception as error:  # the panel is expendable: what failed is reported, and it continues
-            said, bad = f"{what} failed: {type(error).__name__}: {error}", True
+            answer = Answer((), f"{what} failed: {type(error).__name__}: {error}", bad=True)
         finally:
             with self.drawing:  # that it is done is seen with its answer
                 with self._lock:
@@ -120,6 +121,6 @@ class Tasks:
                         del self._going[what]
                         self._places.pop(what, None)
                         self._progress.pop(what, None)
-                    if said:
-                        self._answers[place] = Answer((), said, bad)
+                    if answer.said:
+                        self._answers[place] = answer
                 self._changed()

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 _GROUPS = "/sys/fs/cgroup"
+_SYSTEM = f"{platform.system()} {platform.release()} {platform.machine()}"
 _UNLIMITED = 1 << 60  # how version 1 says that there is no limit
 
 
 def facts() -> dict[str, Any]:
-    """``cores`` (a float where a quota applies), ``memory_*`` and ``shm_*`` in bytes, and ``oom_kills``."""
-    return {"cores": cores(), **_shared_memory(), **_memory(), **oom_kills()}
+    """``system``, ``cores`` (a float where a quota applies), ``memory_*`` and ``shm_*`` in bytes, and ``oom_kills``."""
+    return {"system": _SYSTEM, "cores": cores(), **_shared_memory(), **_memory(), **oom_kills()}
 
 
 def cores() -> float:

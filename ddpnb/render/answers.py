@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from ddpnb.render import markup
@@ -11,11 +12,15 @@ _LONGEST = 2000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of the actions of one form. ``busy``: those in progress; ``said``: the result of the last one."""
+    """What is known of the actions of one form. ``busy``: those in progress; ``said``: the result of the last one.
+
+    ``file``: that it has written, as an absolute path.
+    """
 
     busy: tuple[str, ...] = ()
     said: str = ""
     bad: bool = False
+    file: str = ""
 
 
 def html(answer: Answer) -> str:
@@ -25,5 +30,22 @@ def html(answer: Answer) -> str:
     said = ""
     if answer.said:
         kind, role = ("said bad", "alert") if answer.bad else ("said", "status")
-        said = f'<div class="{kind}" role="{role}">{markup.text(answer.said, _LONGEST)}</div>'
+        said = f'<div class="{kind}" role="{role}">{markup.text(answer.said, _LONGEST)}{_file(answer.file)}</div>'
     return f'<div class="answer" data-key="answer">{working}{said}</div>'
+
+
+def _file(path: str) -> str:
+    """Buttons that open a file that was written, and download it: ``notebook/widgets/static/places.js`` does so."""
+    if not path:
+        return ""
+    opens = {".html": ("open", "open"), ".py": ("open", "edit")}.get(os.path.splitext(path)[1])
+    name = os.path.basename(path)
+    return "".join(
+        f" <button{markup.attributes(_link(words, how, path, name))}>{words}</button>"
+        for words, how in ([opens] if opens else []) + [("download", "download")]
+    )
+
+
+def _link(words: str, how: str, path: str, name: str) -> dict[str, object]:
+    label = f"{words} {name}"
+    return {"type": "button", "class": "plain link", "data-written": path, "data-how": how, "aria-label": label}

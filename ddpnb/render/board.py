@@ -73,7 +73,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
     many = len(one.ranks) > 1
     where = markup.place(one.site, f"{os.path.basename(relative(one.site.file))[-_NAME:]}:{one.site.line}", stop=False)
     step = f"step {one.steps}" if one.steps else ""
-    place = " · ".join(part for part in (where, step) if part)
+    place = "".join(f"<span>{part}</span>" for part in (where, step) if part)
     aside = " · ".join(
         part
         for part in (
@@ -84,7 +84,7 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         )
         if part
     )
-    doing = markup.text(_doing(one), 80)
+    doing = markup.text(_doing(one), 200)
     passed = markup.text(_passed(one), 80)
     code = f" · {markup.text(_named(one))}" if _named(one) else ""
     told = attributes_of(one, name, chosen, first=first)
@@ -92,8 +92,8 @@ def _tile(one: Tile, host: Mapping[str, object], chosen: int | None, *, first: b
         f"<div{_box(one)}><button{told}>"
         f'<span class="top"><span>{markup.text(name)}</span><span class="faint">{markup.text(aside)}</span></span>'
         f'<span class="state {role}">{markup.icon(image)} {words}{code}</span>'
-        f'<span class="line" title="{markup.text(_doing(one, full=True), 300)}">{doing}</span>'
-        f'<span class="line" title="{markup.text(_for_whom(one), 300)}">{_waits(one)}</span>'
+        f'<span class="line words" title="{markup.text(_doing(one, full=True), 300)}">{doing}</span>'
+        f'<span class="line words" title="{markup.text(_for_whom(one), 300)}">{_waits(one)}</span>'
         + (f'<span class="line faint" title="{markup.text(_passed(one), 300)}">{passed}</span>' if passed else "")
         + f'</button><div class="line place mono faint">{place}</div>{_meters(one, host)}</div>'
     )

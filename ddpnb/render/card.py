@@ -141,9 +141,14 @@ def markdown(diagnosis: Diagnosis, findings: Sequence[Finding] | None = None) ->
     shown: list[Block] = [document(finding, parted=number in new) for number, finding in enumerate(chosen)]
     shown += _notes(diagnosis)
     head = f"**ddpnb: {diagnosis.outcome}** on {diagnosis.world_size} ranks"
+    return masked("\n\n".join(filter(None, (head, as_markdown.markdown(*shown)))))
+
+
+def masked(words: str) -> str:
+    """A text for others: without secrets, names of users and machines, and homes."""
     users = [os.environ[name] for name in ("USER", "LOGNAME") if os.environ.get(name)]
     identities = Identities([platform.node()], users, [os.path.expanduser("~")])
-    return identities.mask(Secrets(os.environ).mask("\n\n".join(filter(None, (head, as_markdown.markdown(*shown))))))
+    return identities.mask(Secrets(os.environ).mask(words))
 
 
 def outcome_line(diagnosis: Diagnosis) -> str:

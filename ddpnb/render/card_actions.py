@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
+from html import escape
+
 from ddpnb.render import markup, pages
 from ddpnb.rules import catalogue
+from ddpnb.texts import printable
 
 _TAGS = (("<strong>", "<b>"), ("</strong>", "</b>"), ("<em>", "<i>"), ("</em>", "</i>"))  # what the page allows
 
 
-def row(number: int, *, lesson: bool, opened: str = "", busy: bool = False) -> str:
+def row(number: int, *, lesson: bool, opened: str = "") -> str:
     """Buttons for one finding.
 
     Args:
         number: of the finding in the diagnosis.
         lesson: there is a pitfall with this finding.
         opened: the action whose answer is shown.
-        busy: a file is being written.
     """
-    named = [
-        ("explain", "explain", "why"),
-        ("show the pitfall", "lesson", "fault"),
-        ("copy as a report", "report", "step"),
-    ]
-    parts = [
-        _toggle(label, action, image, number, pressed=opened == action)
-        for label, action, image in named
-        if action != "lesson" or lesson
-    ]
-    for label, action, image in (
-        ("save the Recording", "save finding", "done"),
-        ("export a reproduction", "export finding", "go"),
-        ("share as HTML", "share finding", "done"),
-    ):
-        parts.append(markup.button(label, action, image=image, enabled=not busy, number=number))
+    named = [("explain", "explain", "why", "what this finding means, and how it is detected and fixed")]
+    if lesson:
+        named.append(("show the pitfall", "lesson", "fault", "a short script with this mistake, and its fix"))
+    parts = (_toggle(*one, number, pressed=opened == one[1]) for one in named)
     return f'<div class="row actions">{"".join(parts)}</div>'
 
 
-def _toggle(label: str, action: str, image: str, number: int, *, pressed: bool) -> str:
-    button = markup.button(label, action, image=image, number=number)
+def _toggle(label: str, action: str, image: str, title: str, number: int, *, pressed: bool) -> str:
+    button = markup.button(label, action, image=image, title=title, number=number)
     return button.replace("<button", f'<button aria-pressed="{str(pressed).lower()}"', 1)
 
 
 def answer(inside: str, number: int) -> str:
     """What an action has shown, with a button that closes it."""
     close = markup.button("close", "close finding", image="gone", number=number)
-    return f'<div class="answer">{inside}<div class="row">{close}</div></div>'
+    return f'<div class="below">{inside}<div class="row">{close}</div></div>'
+
+
+def lesson(inside: str) -> str:
+    """A lesson, which has a button of its own that closes it."""
+    return f'<div class="below">{inside}</div>'
 
 
 def page(code: str) -> str:
@@ -69,4 +64,8 @@ def report(text: str, copied: bool | None) -> str:
         None: "Copying …",
     }[copied]
     role = "ok" if copied else "faint"
-    return f'<p class="{role}" role="status">{words}</p><pre tabindex="0" aria-label="report">{markup.text(text)}</pre>'
+    close = markup.button("close", "close report", image="gone", title="close this report")
+    return (
+        f'<div class="row title"><h3>Report</h3><span class="{role}" role="status">{words}</span>'
+        f'<span class="space"></span>{close}</div><pre tabindex="0" aria-label="report">{escape(printable(text))}</pre>'
+    )

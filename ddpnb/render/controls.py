@@ -34,7 +34,11 @@ _STEPS = (
     ("iteration", "iterations"),
 )
 _RELEASE = "interrupt ranks that hang or wait; processes and variables are kept"
-_RESTART = "new processes for ranks that are dead or stopped; if none is, for those that hang, after a second click"
+_SAVE = "write all that is known of this run to a file, for ddpnb.load()"
+_EXPORT = "write a script of plain torch that makes the same calls"
+_SHARE = "write this run as one HTML page"
+_COPY = "copy all findings as Markdown, with versions and the command, for an issue or a chat"
+_RESTART = "new processes for ranks that are dead or stopped; else for those in a run, or for all, after a second click"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,8 @@ class Head:
     can_begin: bool = True  # the ranks can be restarted
     in_run: bool = False
     held: bool = False
+    dead: bool = False  # ranks have no process
+    ran: bool = False  # there is a run, or a start-up, to save and to report
     busy: tuple[str, ...] = ()
     answer: Answer = field(default_factory=Answer)
 
@@ -75,6 +81,12 @@ def words(outcome: str) -> str:
     return _words(outcome)[2]
 
 
+# What is said when the ranks cannot be reached any more: of a world, and of a job.
+_CLOSED = {
+    True: "The world is closed: its ranks have ended. This is its last state.",
+    False: "This job is no longer followed. This is its last state.",
+}
+
 # Shown by the page itself: widgets/static/keys.js
 KEYS = '<button type="button" data-action="keys" aria-label="keyboard shortcuts" title="keyboard shortcuts" aria-keyshortcuts="?">?</button>'
 
@@ -87,12 +99,28 @@ def head(content: Head) -> str:
         image_, role_, words_ = _words(content.last)
         last = f'<span>last run: <span class="{role_}">{markup.icon(image_)} <b>{markup.text(words_)}</b></span></span>'
     details = "".join(f"<span>{markup.text(detail)}</span>" for detail in content.details)
-    buttons = (_buttons(content) if content.alive else "") + KEYS
+    buttons = _buttons(content) if content.alive else ""
+    over = message(_CLOSED[content.can_begin]) if not content.alive else ""
     return (
         f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>'
         f'<span class="state" role="status" title="{markup.text(content.state)}">'
         f'<b class="{role}">{markup.icon(image)} {markup.text(words)}</b>{last}{details}</span></div>'
-        f'<div class="row tools">{buttons}{answers.html(content.answer)}</div>'
+        f'{over}<div class="row tools"><div class="row">{buttons}</div><div class="row">{run_buttons(content)}{KEYS}</div></div>'
+        f"{answers.html(content.answer)}"
+    )
+
+
+def run_buttons(content: Head) -> str:
+    """What can be done with the whole run, once for all its findings."""
+    enabled = content.ran and not content.busy
+    rows = (
+        ("save", "save", "save", _SAVE),
+        ("export", "export", "script", _EXPORT),
+        ("share", "share", "share", _SHARE),
+        ("copy report", "report", "copy", _COPY),
+    )
+    return "".join(
+        markup.button(label, action, image=image, enabled=enabled, title=title) for label, action, image, title in rows
     )
 
 
@@ -105,18 +133,24 @@ def message(text: str, *, bad: bool = False) -> str:
 
 def _buttons(content: Head) -> str:
     free, held, in_run = not content.busy, content.held, content.in_run
+    main = "restart" if content.dead and not in_run else "release" if in_run else ""
     rows = (
         ("why", "why", "why", in_run, "diagnose all ranks now", "w"),
-        ("hold", "hold", "hold", free, "stop every rank before its next collective", "h"),
+        (
+            "hold",
+            "hold",
+            "hold",
+            free and content.activity != "ended",
+            "stop every rank before its next collective",
+            "h",
+        ),
         ("step 1", "step", "step", held, "let held ranks make one collective", "s"),
         ("resume", "resume", "go", held, "let held ranks continue", "r"),
         ("release", "release", "release", in_run, _RELEASE, "x"),
         ("restart", "restart", "restart", free, _RESTART, ""),
     )
     return "".join(
-        markup.button(
-            label, action, image=image, enabled=enabled, main=action == "release" and in_run, title=title, key=key
-        )
+        markup.button(label, action, image=image, enabled=enabled, main=action == main, title=title, key=key)
         for label, action, image, enabled, title, key in rows
         if action != "restart" or content.can_begin
     )
@@ -162,7 +196,7 @@ def launcher(
 def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
     """A row for each job that runs, with a button."""
     rows = "".join(
-        f'<li class="row">{markup.button("attach", "attach", image="go", folder=folder)}'
+        f'<li class="row job">{markup.button("attach", "attach", image="go", folder=folder)}'
         f'<code class="mono">{markup.text(told, 200)}</code></li>'
         for folder, told in jobs
     )

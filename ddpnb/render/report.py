@@ -1,16 +1,22 @@
-"""The files that a Recording was read from, in words."""
+"""What a report of a Recording begins with: what ran, on what, and the files that it was read from."""
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
+from collections.abc import Iterable
 
 from ddpnb.recording import phrases
+from ddpnb.recording.events.startup import InitProcessGroup
+from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.names import one_line
 from ddpnb.recording.recording import Recording
-from ddpnb.texts import shortened
+from ddpnb.render import card
+from ddpnb.texts import printable, shortened
 
 _FEW = 3  # files of one format that are named
 _PATH = 80  # characters
+_LONGEST = 300  # characters of a command, and of other values
 
 
 def sources(recording: Recording) -> str:
@@ -35,6 +41,43 @@ def sources(recording: Recording) -> str:
     size = f" of {recording.world_size}" if report.world_size_known else ""
     who = f"{phrases.ranks(seen)}{size} {phrases.verb(seen, 'occurs', 'occur')}" if seen else "no rank is named"
     return f"Read {'; '.join(read)}: {who}."
+
+
+def about(recording: Recording) -> list[tuple[str, str]]:
+    """What ran, and on what, as far as it was recorded: names and values, as texts of one line.
+
+    Example:
+        >>> about(run.recording)[:2]
+        [('command', 'train.py --steps 20'), ('ranks', '4, backend gloo')]
+    """
+    starts = [found[-1] for one in recording.ranks.values() if (found := one.events(InitProcessGroup))]
+    known = {"python": _each(one.versions.get("python", "") for one in starts)}
+    known |= {name: _each(one.versions.get(name, "") for one in starts) for name in ("torch", "cuda", "nccl")}
+    backend = _each(one.backend for one in starts)
+    ranks = f"{max(recording.world_size, len(recording.ranks))}{f', backend {backend}' if backend else ''}"
+    versions = ", ".join([f"ddpnb {_version()}", *(f"{name} {value}" for name, value in known.items() if value)])
+    found = (
+        ("command", recording.host.get("command", "")),
+        ("ranks", ranks),
+        ("versions", versions),
+        ("system", recording.host.get("system", "")),
+    )
+    return [(name, shortened(one_line(printable(str(value))), _LONGEST)) for name, value in found if value]
+
+
+def _version() -> str:
+    return str(vars(sys.modules["ddpnb"])["__version__"])  # what is above this room is not imported
+
+
+def _each(values: Iterable[str]) -> str:
+    """The value of all ranks; several, where they differ."""
+    return " and ".join(sorted({str(value) for value in values if value})[:_FEW])
+
+
+def markdown(recording: Recording, diagnosis: Diagnosis) -> str:
+    """What ran and all that was found, as Markdown to paste into an issue, without secrets and names of people and machines."""
+    head = "\n".join(f"- {name}: {value}" for name, value in about(recording))
+    return f"{card.masked(head)}\n\n{diagnosis.to_markdown()}"
 
 
 def _files(paths: list[str]) -> str:

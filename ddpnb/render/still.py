@@ -18,7 +18,7 @@ from ddpnb.render import account as accounts
 from ddpnb.render import as_html, board, card, cells, markup, palette, source_lines, stacks, startup, variables
 from ddpnb.render.document import Items, Paragraph
 from ddpnb.render.nouns import plot
-from ddpnb.render.report import sources
+from ddpnb.render.report import about, sources
 from ddpnb.render.screen import as_seen
 from ddpnb.render.views import board as boards
 from ddpnb.render.views import frame_variables
@@ -39,6 +39,7 @@ body.ddpnb{margin:0 auto;padding:20px 24px 60px;max-width:80em;background:var(--
 .ddpnb h2,.ddpnb h3{font-size:15px;margin:22px 0 8px}
 .ddpnb details{border-top:1px solid var(--ddpnb-line);padding:6px 0}
 .ddpnb details>summary{cursor:pointer;font-weight:600;padding:4px 0}
+.ddpnb main>ul{list-style:none;margin:8px 0 14px;padding:0;overflow-wrap:anywhere}
 @media print{body.ddpnb{max-width:none}.ddpnb details>*{break-inside:avoid-page}}
 """
 
@@ -95,6 +96,7 @@ def page(recording: Recording, diagnosis: Diagnosis) -> str:
     read = sources(recording) or f"{count} ranks, recorded by ddpnb."
     head = f'<h1>{markup.text(headline, 200)}</h1><p class="faint">{markup.text(read, 600)} Written {_now()}.</p>'
     tiles = boards.tiles(recording, diagnosis.findings)
+    head += markup.items((f"<b>{name}</b>: {markup.text(value)}" for name, value in about(recording)), "about this run")
     shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP), *_below(recording, diagnosis)]
     content = markup.without_links("".join(shown))
     return (

@@ -73,7 +73,6 @@ class RunMonitor:
         logs_are_removed: bool = False,
     ) -> None:
         self.number = number
-        self.what = ""  # that runs, in words
         self.began_at = time.time()
         self.log_dir = log_dir
         self.patience = patience
@@ -147,6 +146,15 @@ class RunMonitor:
         self._thread.start()
 
     # -- what is known
+
+    @property
+    def what(self) -> str:
+        """What runs, in words: recordings of the run have it."""
+        return self.observer.what
+
+    @what.setter
+    def what(self, words: str) -> None:
+        self.observer.what = words
 
     @property
     def began_ns(self) -> int:

@@ -93,5 +93,7 @@ def test_ranks_that_die_and_a_kernel_that_is_restarted(lab, page):
     expect(page.get_by_role("button", name="rank 1:")).to_contain_text("idle", timeout=LONG_MS)
     kernel = next(one for one in lab.ask("sessions") if one["path"] == name)["kernel"]["id"]
     lab.ask(f"kernels/{kernel}/restart", "POST", {})
-    expect(page.locator(".ddpnb.lost").first).to_be_visible(timeout=LONG_MS)
+    expect(page.get_by_role("alert").filter(has_text="Run the notebook again")).to_have_count(1, timeout=LONG_MS)
+    for name in ("why", "release", "restart", "save"):
+        expect(page.get_by_role("button", name=name, exact=True)).to_be_disabled()
     expect(page.get_by_role("button", name="rank 1:")).to_be_visible()  # the last that was known

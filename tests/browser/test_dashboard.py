@@ -149,15 +149,22 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     expect(card.get_by_role("group", name="page of DDP301")).to_have_count(0)
     card.get_by_role("button", name="show the pitfall").click()
     expect(card.get_by_text("what to look at")).to_be_visible()
-    card.get_by_role("button", name="copy as a report").click()
-    expect(card.get_by_label("report", exact=True)).to_contain_text("### DDP301 collective-missing (error)")
-    expect(card.get_by_role("status").filter(has_text="opied").or_(card.get_by_text("select the text"))).to_be_visible()
+    head, report = of(page, "world"), of(page, "report")
+    if side:
+        head, report = head.first, report.first
+    head.get_by_role("button", name="copy report").click()
+    expect(report.get_by_label("report", exact=True)).to_contain_text("### DDP301 collective-missing (error)")
+    expect(
+        report.get_by_role("status").filter(has_text="opied").or_(report.get_by_text("select the text"))
+    ).to_be_visible()
     check_access(page)
     picture(page, f"report-{theme}")
-    card.get_by_role("button", name="save the Recording").click()
-    expect(card.get_by_text('ddpnb.load("hang')).to_be_visible()
-    card.get_by_role("button", name="export a reproduction").click()
-    expect(card.get_by_text("torchrun --nproc-per-node 2 repro.py")).to_be_visible()
+    head.get_by_role("button", name="save").click()
+    expect(head.get_by_text('ddpnb.load("hang')).to_be_visible()
+    expect(head.get_by_role("button", name="download hang")).to_be_visible()
+    head.get_by_role("button", name="export").click()
+    expect(head.get_by_text("torchrun --nproc-per-node 2 repro.py")).to_be_visible()
+    report.get_by_role("button", name="close").click()
     card.get_by_role("button", name="close").click()
     if side:
         expect(page.get_by_text("ddpnb: 2 ranks: in a panel (right).")).to_have_count(2, timeout=LONG_MS)
@@ -205,6 +212,8 @@ def test_the_source_with_the_ranks_that_ran_its_lines(lab, page, theme):
     picture(page, f"tensor-refused-{theme}")
 
     alone.get_by_role("link").click()
+    expect(source.locator(".viewer [aria-current]")).to_contain_text("return")
+    source.get_by_role("button", name="open in the editor").click()
     expect(page.locator("#jp-main-statusbar")).to_contain_text("Ln 41, Col 19")  # to its end it is selected
     expect(page.locator(".jp-FileEditor .cm-line").filter(has_text="return").first).to_be_in_viewport()
 
@@ -263,7 +272,7 @@ def test_while_a_cell_runs(lab, page):
     head = of(page, "world")
     expect(head.get_by_text("running")).to_be_visible(timeout=LONG_MS)
     steady = boxes(head)
-    assert len(steady) == 7
+    assert len(steady) == 11
     head.get_by_role("button", name="hold").click()
     # Not both may be: a rank that was in a call already waits there for the other.
     expect(of(page, "rank board").get_by_role("button", name="rank").filter(has_text="held").first).to_be_visible()

@@ -40,6 +40,20 @@ def test_a_closed_world_keeps_no_panel():
     assert docked(world, "right", made, live=True).inner is not first.inner
 
 
+def test_a_panel_that_is_not_updated_any_more_is_replaced_in_its_place():
+    class Dies(Panel):
+        ended = False
+
+    world = Ranks()
+    first = docked(world, "right", lambda: Dies(()), live=True)
+    assert docked(world, "right", made, live=True).inner is first.inner
+    first.inner.ended = True
+    second = docked(world, "right", made, live=True)
+    assert second.inner is not first.inner and second._dock.panel == first._dock.panel
+    assert second._dock.child != first._dock.child
+    assert docked(world, "right", made, live=True).inner is second.inner
+
+
 def test_a_recording_has_a_panel_for_each_call():
     first, second = (ddpnb.show(RECORDING, where="split-right") for _ in range(2))
     assert first._dock.panel != second._dock.panel

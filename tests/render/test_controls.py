@@ -12,6 +12,7 @@ from tests.render.reading import HOSTILE, Reading, harmless
 
 IDLE = Head("world", "4 ranks on cpu with gloo", "idle")
 ACTIONS = ["why", "hold", "step", "resume", "release", "restart"]
+OF_RUN = ["save", "export", "share", "report"]
 
 
 def head(**changes):
@@ -31,8 +32,8 @@ def chosen(page):
 
 @pytest.mark.parametrize("outcome", [*controls._OUTCOMES, "unheard of"])
 def test_every_outcome_has_a_symbol_and_words(outcome):
-    page = head(activity=outcome, alive=False)
-    assert len(page.all("svg")) == 1
+    page = head(activity=outcome)
+    assert len(page.all("svg")) == len(page.all("button"))  # one for the outcome, and none for the keys
     assert controls._OUTCOMES.get(outcome, ("", "", outcome))[2] in page.text
     assert page.all("span")[1]["role"] == "status"
 
@@ -50,10 +51,22 @@ def test_every_outcome_of_a_run_has_words():
 
 
 def test_the_buttons_carry_their_actions():
-    assert [action for action, _ in head(held=True).actions] == [*ACTIONS, "keys"]
-    assert [action for action, _ in head().actions] == [*ACTIONS, "keys"]  # none comes or goes, so that none moves
+    assert [action for action, _ in head(held=True).actions] == [*ACTIONS, *OF_RUN, "keys"]
+    assert [action for action, _ in head().actions] == [
+        *ACTIONS,
+        *OF_RUN,
+        "keys",
+    ]  # none comes or goes, so that none moves
     keys = {one["data-action"]: one.get("aria-keyshortcuts") for one in head(held=True).all("button")}
-    assert keys == {"why": "w", "hold": "h", "step": "s", "resume": "r", "release": "x", "restart": None, "keys": "?"}
+    assert {action: key for action, key in keys.items() if action not in OF_RUN} == {
+        "why": "w",
+        "hold": "h",
+        "step": "s",
+        "resume": "r",
+        "release": "x",
+        "restart": None,
+        "keys": "?",
+    }
     assert all(one["type"] == "button" and one["title"] for one in head(held=True).all("button"))
 
 
@@ -69,6 +82,30 @@ def test_the_buttons_carry_their_actions():
 )
 def test_what_cannot_be_done_is_off(state, can):
     assert usable(head(**state)) == [*can, "keys"]
+
+
+def test_a_run_can_be_saved_and_reported_also_when_its_ranks_have_ended():
+    assert usable(head(ran=True, alive=False)) == [*OF_RUN, "keys"]
+    assert usable(head(ran=True, busy=("saving",)))[-1] == "keys" and "save" not in usable(head(ran=True, busy=("x",)))
+
+
+@pytest.mark.parametrize(("own", "words"), [(True, "The world is closed"), (False, "no longer followed")])
+def test_what_is_closed_says_that_it_is_the_last_state(own, words):
+    page = head(activity="closed", alive=False, can_begin=own)
+    assert words in page.text and "last state" in page.text
+    assert "last state" not in head().text
+
+
+def test_what_helps_next_stands_out():
+    def main(**state):
+        return [one["data-action"] for one in head(**state).all("button") if one.get("class") == "main"]
+
+    assert main() == [] and main(in_run=True) == ["release"]
+    assert main(dead=True) == ["restart"] and main(dead=True, in_run=True) == ["release"]
+
+
+def test_a_job_that_has_ended_cannot_be_held():
+    assert "hold" not in usable(head(activity="ended", can_begin=False))
 
 
 def test_what_goes_on_and_what_came_of_it_is_said():

@@ -278,8 +278,8 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk, tmp_path, 
     desk.clicks("history", "show run", number=bad.number)
     desk.sees(shown.card, f"Run {bad.number} (")
     monkeypatch.chdir(tmp_path)
-    shown.card.on_action("save finding", {"number": "0"})
-    desk.until(lambda: "Saved: hang.ddpnb" in Reading(shown.card.html).text)
+    desk.does("save")
+    desk.reads("Saved: hang.ddpnb")
     assert ddpnb.diagnose(ddpnb.load("hang.ddpnb")).findings == bad.diagnosis.findings  # not the last run
     desk.clicks("history", "show run", number="")
 
@@ -295,6 +295,20 @@ def test_an_idle_rank_that_is_killed_is_shown_dead(desk):
     desk.does("restart")
     desk.reads("Rank 1 has a new process")
     desk.sees(desk.dashboard.board, "nothing is running")
+
+
+def test_new_processes_for_all_ranks_are_asked_for_twice(desk):
+    desk.runs(PACED, "2")
+    desk.sees(desk.dashboard.board, "last run: finished")
+    pids = desk.world.pids()
+    desk.does("restart")
+    desk.reads("Click restart again to give all ranks new processes")
+    assert desk.world.pids() == pids
+    desk.does("why")  # something else meanwhile: it is asked for again
+    desk.does("hold")
+    desk.does("restart")
+    desk.reads("Click restart again")
+    assert desk.world.pids() == pids
 
 
 def test_the_last_calls_of_a_rank_are_those_of_this_run(desk):

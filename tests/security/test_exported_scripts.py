@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ddpnb.errors import UsageError
-from ddpnb.notebook.findings import is_ours
+from ddpnb.notebook.run_actions import is_ours
 from ddpnb.studies.bisection.bisecting import Bisection
 from ddpnb.studies.reenactment import header, script
 from ddpnb.studies.reenactment.planning import plan_of

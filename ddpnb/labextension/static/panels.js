@@ -8,7 +8,7 @@ const AREAS = {
   bottom: ["main", { mode: "split-bottom" }],
   "split-right": ["main", { mode: "split-right" }],
 };
-const ENDED = new Set(["restarting", "autorestarting", "terminating", "dead"]);
+const ENDED = new Set(["starting", "restarting", "autorestarting", "terminating", "dead"]);
 
 export class Panels {
   constructor(lab, shell, notebooks) {
@@ -29,7 +29,10 @@ export class Panels {
    */
   async show({ id, title, where, child, manager, shown, closed }) {
     const known = this.open.get(id);
-    if (known) {
+    // One that nothing feeds any more, or that showed something else, is replaced.
+    if (known && (known.child !== child || known.panel.node.querySelector(".ddpnb-lost") || !known.panel.node.querySelector(".ddpnb")))
+      known.panel.dispose();
+    else if (known) {
       this.shell.activateById(known.panel.id);
       known.closed.push(closed);
       shown();
@@ -49,7 +52,7 @@ export class Panels {
     Object.assign(panel.node.style, { overflow: "auto", padding: "10px 14px", minWidth: "320px" });
     const [area, options] = AREAS[where] ?? AREAS.right;
     if (area === "main") panel.title.label = title;
-    const opened = { panel, notebook, closed: [closed] };
+    const opened = { panel, notebook, child, closed: [closed] };
     this.open.set(id, opened);
     this.shell.add(panel, area, notebook && area === "main" ? { ...options, ref: notebook.id } : options);
     this.shell.activateById(panel.id);

@@ -1,5 +1,6 @@
 // The plugin: commands, and what the widgets ask for by events of the document. The widgets do without it.
 import { addCommands } from "./commands.js";
+import { followOutputs } from "./outputs.js";
 import { ICON, Panels } from "./panels.js";
 import { openCell, openFile } from "./places.js";
 
@@ -10,6 +11,7 @@ const MODULES = {
   launcher: "@jupyterlab/launcher",
   notebook: "@jupyterlab/notebook",
   components: "@jupyterlab/ui-components",
+  coreutils: "@jupyterlab/coreutils",
   widgets: "@lumino/widgets",
 };
 
@@ -39,6 +41,14 @@ export async function plugins(shared) {
   ];
 }
 
+/** Open the place of a link in an output; one that the kernel said nothing of leads where its address does. */
+function open(app, services, panel, { path, cell, line, href }) {
+  if (cell) return openCell(app.shell, panel, cell, line);
+  const folder = panel.context.path.slice(0, panel.context.path.lastIndexOf("/") + 1);
+  const file = path ?? (href ? folder + decodeURIComponent(href.split("#")[0]) : null);
+  return file ? openFile(services.documents, file, line) : undefined;
+}
+
 function activate(app, lab, services) {
   const panels = services.shell ? new Panels(lab, services.shell, services.notebooks) : undefined;
   document.addEventListener("ddpnb:open", (event) => {
@@ -49,6 +59,12 @@ function activate(app, lab, services) {
     const opened = cell ? openCell(app.shell, panel, cell, line) : openFile(services.documents, path, line);
     opened.catch(otherwise);
   });
+  if (services.notebooks && services.shell && services.documents)
+    followOutputs(
+      (link) => services.notebooks.find((one) => one.node.contains(link)),
+      lab.coreutils?.PageConfig.getOption("serverRoot") ?? "",
+      (panel, place) => open(app, services, panel, place),
+    );
   document.addEventListener("ddpnb:dock", (event) => {
     if (!panels) return;
     event.preventDefault();

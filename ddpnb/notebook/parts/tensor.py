@@ -23,7 +23,7 @@ class TensorByRank(Part[Fragment]):
         super().__init__(context)
         self.widget = self.fragment("Tensor by rank", "a tensor by rank")
         self._names: tuple[str, ...] = ()
-        self._answer, self._text = "", ""
+        self._answer, self._text, self._bad = "", "", False
         self._enabled, self._opened = True, False
         self._reads = False  # as it is shown
         self._show()
@@ -35,6 +35,12 @@ class TensorByRank(Part[Fragment]):
     def refresh(self, head: Head) -> None:
         if (self._enabled, self._reads) != (head.alive, _READING in head.busy):
             self._enabled = head.alive
+            self._show()
+
+    def run_began(self) -> None:
+        """An error was of the run before."""
+        if self._bad:
+            self._answer, self._text, self._bad = "", "", False
             self._show()
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
@@ -62,9 +68,9 @@ class TensorByRank(Part[Fragment]):
             if not name:
                 raise UsageError("no tensor is named.", "Choose one, or enter its name, such as model.fc.weight.")
             found = self.context.world.tensor(name, asked.whole(values, "frame", 0) or 0)
-            self._answer, self._text = as_html.html(*tensors.document(found)), str(found)
+            self._answer, self._text, self._bad = as_html.html(*tensors.document(found)), str(found), False
         except DdpnbError as error:
-            self._answer, self._text = message(str(error), bad=True), str(error)
+            self._answer, self._text, self._bad = message(str(error), bad=True), str(error), True
 
     def _show(self) -> None:
         with self.context.tasks.drawing:

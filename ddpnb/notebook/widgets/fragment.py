@@ -9,7 +9,7 @@ from typing import Any
 import traitlets
 
 from ddpnb.notebook.widgets import places
-from ddpnb.notebook.widgets.view import Action, View, module, styles
+from ddpnb.notebook.widgets.view import VIEWER, Action, View, module, styles
 from ddpnb.render import as_html, as_text, markup
 from ddpnb.render.document import Block
 
@@ -38,7 +38,9 @@ class Fragment(View):
         on_seen: called when a page begins to show it again; ``unseen`` is then kept up to date.
     """
 
-    _esm = module("keys.js", "patch.js", "sanitize.js", "places.js", "filter.js", "fragment.js")
+    _esm = module(
+        "connection.js", "keys.js", "patch.js", "sanitize.js", VIEWER, "places.js", "filter.js", "fragment.js"
+    )
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)
@@ -85,6 +87,8 @@ class Fragment(View):
             self._seen(content.get("values"))
         elif action == "place":
             self._go(content.get("values"))
+        elif action == "written":
+            self._give(content.get("values"))
         else:
             super()._take(widget, content, buffers)
 
@@ -105,6 +109,14 @@ class Fragment(View):
         file, line, root = (str(values.get(name, ""))[:_LONGEST] for name in ("file", "line", "root"))
         if line.isdecimal() and markup.attributes({"data-file": file, "data-line": line}) in self.html:
             self.send(places.answer(file, int(line), root, self.sources))
+
+    def _give(self, values: Any) -> None:
+        """Say where the server of the page has a file that was written: only one that is named here."""
+        if not isinstance(values, Mapping):
+            return
+        file, root = (str(values.get(name, ""))[:_LONGEST] for name in ("file", "root"))
+        if file and markup.attributes({"data-written": file}) in self.html:
+            self.send(places.written(file, root))
 
     def unfold(self) -> None:
         """Open it, in all views."""

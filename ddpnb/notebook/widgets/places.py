@@ -58,6 +58,24 @@ def answer(file: str, line: int, root: str, sources: Mapping[str, str]) -> dict[
     }
 
 
+class _Data(dict[str, Any]):
+    """What a page that asks the kernel by an expression gets as data."""
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, Any]:
+        del kwargs
+        return {"application/json": dict(self), "text/plain": ""}
+
+
+def text(file: str, line: int, root: str) -> dict[str, Any]:
+    """``answer()`` for a link in an output, of what is on the disk now: the extension of JupyterLab asks for it."""
+    return _Data(answer(file, line, root, {}))
+
+
+def written(file: str, root: str) -> dict[str, Any]:
+    """Where a file is that was written, for a page whose server serves ``root``: ``path`` as for ``answer()``."""
+    return {"kind": "place", "path": _path(file, root), "cell": None, "file": file, "line": 1, "lines": [""]}
+
+
 def _read(file: str) -> str:
     if not os.path.isfile(file):  # a pipe or a device would block
         raise FileNotFoundError(errno.ENOENT, "no such file")

@@ -13,6 +13,7 @@ import traitlets
 from ddpnb.render import markup
 
 STATIC = Path(__file__).parent / "static"
+VIEWER = "../../../labextension/static/viewer.js"  # which the extension of JupyterLab shows below outputs, too
 _LONGEST = 4000  # characters of a value that the page sends; what comes from there is not trusted either
 _MOST = 200  # values of a message
 

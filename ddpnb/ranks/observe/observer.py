@@ -63,6 +63,7 @@ class Observer:
         run: int,
         logs: Mapping[int, str] | None = None,
     ) -> None:
+        self.what = ""  # that runs, in words
         self._processes = processes
         self._folder = folder
         self._run = run
@@ -248,6 +249,8 @@ class Observer:
         if whole or now - self._host_at > _HOST_S:
             self._host, self._host_at = machine.facts() | machine.oom_kills(self._memory_groups), now
         host = {**self._host, **{f"{name}_before": count for name, count in self._killed_before.items()}}
+        if self.what:
+            host["command"] = self.what
         if hosts:
             host["silent_hosts"] = {name: list(ranks) for name, ranks in hosts.items()}
         sources = self._sources.of(records)

@@ -56,6 +56,9 @@ class Present:
     members: frozenset[int] = frozenset()
     dead: tuple[int, ...] = ()
     holds: int = 0
+    followed: bool = (
+        False  # the ranks were started elsewhere: when something was detected says when they were looked at
+    )
 
     @property
     def over(self) -> bool:
@@ -72,7 +75,7 @@ class Present:
         """What the head says besides the activity."""
         found: list[str] = []
         detected = self.diagnosis.timing.get("diagnosis_s") if self.diagnosis is not None else None
-        if self.activity == "hang" and detected:
+        if self.activity == "hang" and detected and not self.followed:
             found.append(f"detected after {detected:.1f} s")
         if self.activity in ("crash", "divergence", "hang") and len(self.members) < len(self.recording.ranks):
             still = sorted(self.members)
@@ -140,6 +143,7 @@ def present(
         frozenset() if closed else members,
         tuple(sorted(dead)),
         holds,
+        processes.ends_with_script,
     )
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ddpnb.render import answers, controls, markup
 from ddpnb.render.answers import Answer
 from ddpnb.studies.reenactment import words as reenactment
@@ -12,7 +10,12 @@ from ddpnb.studies.reenactment.plan import Plan
 
 
 def head(
-    read: str, *, script: str, actions: bool, live: bool, busy: Sequence[str] = (), said: str = "", bad: bool = False
+    read: str,
+    *,
+    script: str,
+    actions: bool,
+    live: bool,
+    answer: Answer = Answer(),  # noqa: B008  # frozen
 ) -> str:
     """What was read, and the buttons.
 
@@ -21,30 +24,27 @@ def head(
         script: the name of the file to export to.
         actions: there is something to re-enact and to export.
         live: it was re-enacted, and the ranks live.
-        busy: actions in progress.
-        said: the result of the last action.
-        bad: it is an error.
+        answer: to the last action.
     """
     kind = "Reported hang" if read else "Recording"
     title = f'<div class="row head"><b>{kind}</b><span class="space"></span>{controls.KEYS}</div>' + (
         f'<p class="faint">{markup.text(read)}</p>' if read else ""
     )
-    free = not busy
+    free = not answer.busy
     end = markup.button("end the live ranks", "end", image="gone", enabled=free) if live else ""
     again = "re-enact again" if live else "re-enact"
     form = markup.form(
         "export",
-        markup.button(again, "reenact", image="go", enabled=free, title="make the same calls on live ranks, here"),
+        markup.button(again, "reenact", image="go", enabled=free, title="make the same calls on live ranks, here")
+        if actions
+        else "",
         end,
         '<span class="space"></span>',
-        markup.button("save", "save", enabled=free, title="write all that is known to a file, for ddpnb.load()"),
-        markup.field("script", "script", script, size=16),
-        markup.button(
-            "export", "export", enabled=free, title="write a script of plain torch that hangs in the same way"
-        ),
+        markup.field("script", "script", script, size=16) if actions else "",
+        controls.run_buttons(controls.Head(kind, read, "ended", ran=True, busy=answer.busy)),
         below=True,
     )
-    return title + (form if actions else "") + (answers.html(Answer(tuple(busy), said, bad)) if busy or said else "")
+    return title + form + answers.html(answer)
 
 
 def result(plan: Plan, agreement: Agreement | None, script: str) -> str:

@@ -123,7 +123,7 @@ def test_a_text_is_shown_with_its_line_and_closed_by_keyboard(chromium, script):
 
 
 @pytest.mark.browser
-def test_an_extension_of_the_page_may_take_it(chromium, script, tmp_path):
+def test_the_lines_come_first_and_an_extension_of_the_page_may_open_the_editor(chromium, script, tmp_path):
     with page_in(chromium) as page:
         show(page, Fragment(markup.place(Site(str(script), 41, "main")), label="a part"))
         page.evaluate(
@@ -131,7 +131,9 @@ def test_an_extension_of_the_page_may_take_it(chromium, script, tmp_path):
         )
         page.get_by_role("link").click()
         page.evaluate("(place) => model.tell(place)", answer(str(script), 41, str(tmp_path), {}))
-        assert page.evaluate("[taken.path, taken.cell, taken.line]") == ["jobs/train.py", None, 41]
-        assert page.locator(".viewer").count() == 0
-        page.evaluate("taken.otherwise()")  # it could not be opened
         expect(page.locator("[aria-current]")).to_have_text("41line 41")
+        assert page.evaluate("window.taken") is None
+        page.get_by_role("button", name="open in the editor").click()
+        assert page.evaluate("[taken.path, taken.cell, taken.line]") == ["jobs/train.py", None, 41]
+        page.evaluate("taken.otherwise()")  # it could not be opened
+        expect(page.get_by_role("button", name="open in the editor")).to_be_disabled()

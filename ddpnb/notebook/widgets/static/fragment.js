@@ -1,12 +1,13 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
+import { connection, follow, tell } from "./connection.js";
 import { filterTiles } from "./filter.js";
 import { keepKeys, showKeys } from "./keys.js";
-import { patch } from "./patch.js";
+import { replace } from "./patch.js";
 import { followLinks } from "./places.js";
 import { parse } from "./sanitize.js";
 
-const LOST_MS = 8000; // without an update
 const TICK_MS = 200;
+const SENT_MS = 1000;
 
 /** @param {number} seconds */
 function span(seconds) {
@@ -48,7 +49,7 @@ function frame(model, body) {
   part.open = model.get("unfolded") > 0;
   part.append(head, inside);
   part.addEventListener("toggle", () => {
-    if (part.open) model.send({ action: "unfolded", values: {} });
+    if (part.open) tell(model, "unfolded");
   });
   body.append(part);
   return inside;
@@ -61,21 +62,31 @@ function render({ model, el }) {
   keepKeys(body);
   el.append(body);
   const inside = frame(model, body);
-  let heard = performance.now();
   let shown = performance.now();
 
   const show = () => {
-    heard = shown = performance.now();
+    shown = performance.now();
+    link?.hear();
     body.setAttribute("aria-label", model.get("label"));
     const fresh = parse(model.get("html"));
-    for (const link of fresh.querySelectorAll("a[data-file]:not([href])")) {
-      link.setAttribute("role", "link");
-      if (!link.hasAttribute("tabindex")) link.tabIndex = 0;
-    }
-    patch(inside, fresh);
+    links(fresh);
+    replace(inside, fresh);
+    body.classList.remove("off");
+    follow(body);
     filterTiles(inside);
     scrollers();
     tick();
+  };
+  // The tabulator stops once at each place of a card, however often that is named.
+  const links = (fresh) => {
+    const known = new Set();
+    for (const one of fresh.querySelectorAll("a[data-file]")) {
+      const place = `${one.dataset.file}:${one.dataset.line}`;
+      if (!one.hasAttribute("href")) one.setAttribute("role", "link");
+      if (one.closest(".card") && known.has(place)) one.tabIndex = -1;
+      else if (!one.hasAttribute("tabindex")) one.tabIndex = 0;
+      known.add(place);
+    }
   };
   // What is wider than the page is scrolled by keyboard too.
   const scrollers = () => {
@@ -85,30 +96,34 @@ function render({ model, el }) {
   };
   const tick = () => {
     const now = performance.now();
-    const lost = model.get("live") && now - heard > LOST_MS;
-    body.classList.toggle("lost", lost);
-    if (lost || !model.get("live")) return;
+    link?.tick();
+    follow(body);
+    if (body.classList.contains("off") || !model.get("live")) return;
     for (const one of body.querySelectorAll("time[data-age]"))
       one.textContent = span(Number(one.dataset.age) + (now - shown) / 1000);
   };
-  const tell = (element, form) => {
+  const act = (element, form) => {
     if (!element || element.disabled || element.getAttribute("aria-disabled") === "true") return;
     if (element.dataset.action === "keys") showKeys(body);
-    else model.send({ action: element.dataset.action, values: valuesOf(element, form) });
+    else {
+      element.classList.add("sent"); // at once: Python's answer may take a moment
+      setTimeout(() => element.classList.remove("sent"), SENT_MS);
+      tell(model, element.dataset.action, valuesOf(element, form));
+    }
   };
   const clicked = (event) => {
     const element = event.target.closest("[data-action]");
     const field = element?.dataset.fill && element.closest("form")?.elements[element.dataset.fill];
     if (field) field.value = element.dataset.value;
-    if (element && element.nodeName !== "FORM" && !element.dataset.change) tell(element, element.closest("form"));
+    if (element && element.nodeName !== "FORM" && !element.dataset.change) act(element, element.closest("form"));
   };
   const entered = (event) => {
     const form = event.key === "Enter" && event.target.nodeName === "INPUT" ? event.target.closest("form[data-action]") : null;
-    if (form) tell(form, form);
+    if (form) act(form, form);
   };
   const changed = (event) => {
     const element = event.target.closest("[data-change]");
-    if (element) model.send({ action: element.dataset.change, values: valuesOf(element, element.closest("form")) });
+    if (element) tell(model, element.dataset.change, valuesOf(element, element.closest("form")));
   };
   // Arrow keys walk among the parts of a group that is one stop for the tabulator.
   const walked = (event) => {
@@ -122,9 +137,9 @@ function render({ model, el }) {
     next.focus();
   };
   const received = (message) => {
-    if (message.kind === "beat") heard = performance.now();
+    link?.hear();
     if (message.kind === "copy") {
-      const answer = (action) => () => model.send({ action, values: {} });
+      const answer = (action) => () => tell(model, action);
       const copying = navigator.clipboard ? navigator.clipboard.writeText(message.text) : Promise.reject();
       copying.then(answer("copied"), answer("not copied"));
     }
@@ -133,7 +148,7 @@ function render({ model, el }) {
   const page = Math.random().toString(36).slice(2);
   let shows = null;
   const seen = (here) => {
-    if (model.get("watched") && here !== shows) model.send({ action: "seen", values: { page, here } });
+    if (model.get("watched") && here !== shows) tell(model, "seen", { page, here });
     shows = here;
   };
   const visibility = () => seen(document.hidden || !body.getClientRects().length ? "" : "1");
@@ -157,11 +172,13 @@ function render({ model, el }) {
     visibility();
   });
   resized.observe(body);
+  const link = model.get("watched") ? connection(model, body, show) : undefined;
   const timer = setInterval(tick, TICK_MS);
   show();
   visibility();
   return () => {
     unfollow();
+    link?.stop();
     resized.disconnect();
     clearInterval(timer);
     document.removeEventListener("visibilitychange", visibility);

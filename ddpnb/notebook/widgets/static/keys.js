@@ -1,11 +1,16 @@
 // What is typed into a widget is meant for nobody else; and the keys that act within a panel.
 
 /**
- * Keep a notebook from taking keys for its own that are pressed here: one of them adds a cell, two delete one.
+ * Keep a notebook from taking keys for its own that are pressed here: one of them adds a cell, another cuts one.
+ * A click on any text of a part puts the focus there, so that the next key is the dashboard's too.
  * JupyterLab and the classic notebook hear what bubbles up to them. Notebook 7 hears it before the widget does,
  * and asks what has the focus, not what is around that, whether it wants its keys for itself.
  */
 export function keepKeys(body) {
+  body.tabIndex = -1;
+  body.addEventListener("click", () => {
+    if (!body.contains(document.activeElement) && !document.querySelector("dialog[open]")) body.focus({ preventScroll: true });
+  });
   body.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
   body.addEventListener("keydown", (event) => event.stopPropagation());
   body.addEventListener("keydown", (event) => pressed(body, event));
@@ -23,6 +28,8 @@ const OTHERS = [
 /** The panel that this part belongs to: its keys act in all of its parts. */
 const panelOf = (body) => body.closest(".ddpnb-panel") ?? body;
 
+const isOn = (element) => !element.disabled && element.getAttribute("aria-disabled") !== "true";
+
 /** A key that was pressed here, outside of a text field, presses the button that names it. */
 function pressed(body, event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPED)) return;
@@ -30,7 +37,7 @@ function pressed(body, event) {
   const element =
     event.key === "o"
       ? event.target.closest(".tile")?.querySelector("a[data-file]")
-      : named.find((one) => one.getAttribute("aria-keyshortcuts") === event.key && !one.disabled);
+      : named.find((one) => one.getAttribute("aria-keyshortcuts") === event.key && isOn(one));
   if (!element || event.target.closest("dialog")) return;
   event.preventDefault();
   if (element.matches(TYPED)) element.focus();
@@ -58,6 +65,10 @@ export function showKeys(body) {
   close.type = "button";
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("close", () => dialog.remove());
+  dialog.addEventListener("click", ({ clientX: x, clientY: y }) => {
+    const at = dialog.getBoundingClientRect();
+    if ((x || y) && (x < at.left || x > at.right || y < at.top || y > at.bottom)) dialog.close(); // beside it
+  });
   dialog.append(
     make("h3", "Keys in this dashboard"),
     table,

@@ -1,4 +1,7 @@
-// A place in the code: opened in the same JupyterLab, or shown here where that cannot be done.
+// A place in the code: its lines are shown here, and opened in the same JupyterLab from there. And files that were written.
+
+import { tell } from "./connection.js";
+import { showLine, viewer } from "../../../labextension/static/viewer.js";
 
 const ANSWER_MS = 1500;
 
@@ -30,14 +33,35 @@ function openFile(manager, path, line) {
 }
 
 /**
- * Go where Python says that the link leads.
+ * Open a place in the editor, or in the cell of the notebook.
  * ddpnb's extension of JupyterLab, where it is installed, takes the event: it also marks the line, and knows cells.
  */
-export function go(manager, link, place, showHere) {
-  const detail = { path: place.path, cell: place.cell, line: place.line, otherwise: () => showHere(link, place) };
+export function edit(manager, from, place, otherwise = () => {}) {
+  const detail = { path: place.path, cell: place.cell, line: place.line, otherwise };
   const event = new CustomEvent("ddpnb:open", { bubbles: true, cancelable: true, detail });
-  if ((place.path || place.cell) && !link.dispatchEvent(event)) return;
-  if (!(place.path && openFile(manager, place.path, place.line))) showHere(link, place);
+  if (!from.dispatchEvent(event)) return;
+  if (!(place.path && openFile(manager, place.path, place.line))) otherwise();
+}
+
+/** The address of a file that the server of this page has. */
+export function fileAddress(path, download) {
+  const address = new URL(`${pageConfig().baseUrl ?? "/"}files/${path.split("/").map(encodeURIComponent).join("/")}`, location.href);
+  if (download) address.searchParams.set("download", "1");
+  return address.href;
+}
+
+/** Open or download a file that was written: what the server of this page has below its folder. */
+function take(manager, link, place) {
+  if (!place.path) {
+    link.replaceWith(`(not below the folder of this server: ${place.file})`);
+    return;
+  }
+  const how = link.dataset.how;
+  if (how === "edit") return edit(manager, link, { ...place, line: 1 });
+  const address = Object.assign(document.createElement("a"), { href: fileAddress(place.path, how === "download") });
+  if (how === "download") address.download = "";
+  else [address.target, address.rel] = ["_blank", "noopener"];
+  address.click();
 }
 
 /** What a link does when nothing answers: the kernel has ended, or a cell keeps it from hearing. */
@@ -46,49 +70,6 @@ export function unanswered(manager, link) {
   if (!file || !notebook) return;
   const folder = notebook.slice(0, notebook.lastIndexOf("/") + 1);
   openFile(manager, folder + decodeURIComponent(file), Number(link.dataset.line));
-}
-
-/** Lines of a file with their numbers, one of them marked. Nothing of it is taken for HTML. */
-export function viewer(place, close) {
-  const part = document.createElement("section");
-  part.className = "viewer";
-  part.setAttribute("aria-label", `source: ${place.title}`);
-  const head = document.createElement("div");
-  head.className = "row head";
-  const title = document.createElement("code");
-  title.textContent = `${place.title}:${place.line}`;
-  title.title = place.file;
-  const note = document.createElement("span");
-  note.className = "faint";
-  note.textContent = place.said;
-  const space = document.createElement("span");
-  space.className = "space";
-  const shut = document.createElement("button");
-  shut.type = "button";
-  shut.textContent = "close";
-  shut.addEventListener("click", close);
-  head.append(title, note, space, shut);
-  const text = document.createElement("div");
-  text.className = "source";
-  text.tabIndex = 0;
-  text.setAttribute("role", "region");
-  text.setAttribute("aria-label", `lines of ${place.title}`);
-  place.lines.forEach((line, index) => {
-    const row = document.createElement("div");
-    const number = document.createElement("span");
-    number.className = "number";
-    number.textContent = String(place.first + index);
-    const code = document.createElement("code");
-    code.textContent = line || " ";
-    row.append(number, code);
-    if (place.first + index === place.line) row.setAttribute("aria-current", "true");
-    text.append(row);
-  });
-  part.append(head, text);
-  part.addEventListener("keydown", (event) => {
-    if (event.key === "Escape") close();
-  });
-  return part;
 }
 
 /** The links of a widget: they are followed by mouse and keyboard, and a text that is shown has one place in `body`. */
@@ -102,27 +83,31 @@ export function followLinks(model, body) {
   const showHere = (link, place) => {
     shown?.remove();
     from = link;
-    shown = viewer(place, close);
+    const open = (button) => edit(model.widget_manager, button, place, () => (button.disabled = true));
+    shown = viewer(place, close, place.path || place.cell ? open : undefined);
     (link.closest("details.part") ?? body).append(shown);
-    const [text, line] = [shown.querySelector(".source"), shown.querySelector("[aria-current]")];
-    if (line) text.scrollTop = line.offsetTop - text.offsetTop - text.clientHeight / 2;
-    shown.scrollIntoView({ block: "nearest" });
-    text.focus({ preventScroll: true });
+    showLine(shown);
+  };
+  const came = (link, place) => {
+    if (link.dataset.written) take(model.widget_manager, link, place);
+    else if (place.lines.length > 1 || place.lines[0]) showHere(link, place);
+    else edit(model.widget_manager, link, place, () => showHere(link, place));
   };
   const follow = (event) => {
-    const link = event.target.closest("a[data-file]");
-    if (!link || (event.type === "keydown" && (event.key !== "Enter" || link.hasAttribute("href")))) return;
+    const link = event.target.closest("a[data-file], button[data-written]");
+    if (!link || (event.type === "keydown" && (event.key !== "Enter" || link.hasAttribute("href") || link.nodeName === "BUTTON"))) return;
     event.preventDefault(); // the address alone would open a second JupyterLab
     event.stopPropagation();
     waiting = link;
     clearTimeout(timer);
     timer = setTimeout(() => unanswered(model.widget_manager, link), ANSWER_MS);
-    model.send({ action: "place", values: asked(link) });
+    const written = link.dataset.written;
+    tell(model, written ? "written" : "place", written ? { ...asked(link), file: written } : asked(link));
   };
   const received = (message) => {
     if (message.kind !== "place" || !waiting) return;
     clearTimeout(timer);
-    go(model.widget_manager, waiting, message, showHere);
+    came(waiting, message);
     waiting = undefined;
   };
   body.addEventListener("click", follow);
