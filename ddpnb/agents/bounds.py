@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from ddpnb.agents.answers import Answer
 from ddpnb.errors import UsageError
-from ddpnb.render.secrets import Secrets
+from ddpnb.recording.secrets import Secrets
 from ddpnb.texts import printable, shortened
 
 LONGEST = 40_000  # characters of an answer as JSON: about 10,000 tokens

@@ -14,12 +14,12 @@ HELP = "list, show and run example bugs, each with its fix"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "ddpnb pitfalls [list | show NAME | run NAME] [--fixed]"
+    parser.usage = "ddpnb pitfalls [list [WORDS] | show NAME | run NAME] [--fixed]"
     parser.epilog = "exit status of pitfalls run: as for ddpnb run (3 hang, 4 the ranks diverged, 0 with --fixed)"
     parser.add_argument(
         "what", nargs="?", choices=("list", "show", "run"), default="list", help="what to do (default: list)"
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="name of the pitfall")
+    parser.add_argument("name", nargs="*", metavar="NAME", help="name of the pitfall; of list: words that occur in it")
     parser.add_argument("--fixed", action="store_true", help="show or run the fixed script instead of the broken one")
 
 
@@ -28,13 +28,13 @@ def run(arguments: argparse.Namespace) -> int:
     from ddpnb import pitfalls
 
     if arguments.what == "list":
-        if arguments.name is not None or arguments.fixed:
-            raise UsageError("list takes no other arguments.", "Run one: ddpnb pitfalls run NAME")
-        show(table([(pitfall.finding, pitfall.name, pitfall.title) for pitfall in pitfalls.all_of()]))
+        if arguments.fixed:
+            raise UsageError("list takes no --fixed.", "Run one: ddpnb pitfalls run NAME --fixed")
+        show(_listed(" ".join(arguments.name)))
         return 0
-    if arguments.name is None:
+    if len(arguments.name) != 1:
         raise UsageError(f"{arguments.what} needs the name of a pitfall.", "List them: ddpnb pitfalls list")
-    pitfall = pitfalls.get(arguments.name)
+    pitfall = pitfalls.get(arguments.name[0])
     if arguments.what == "show":
         script = pitfall.fixed if arguments.fixed else pitfall.broken
         source = script.read_text(encoding="utf-8").rstrip()
@@ -46,6 +46,23 @@ def run(arguments: argparse.Namespace) -> int:
     return _run(pitfall, fixed=arguments.fixed)
 
 
+def _listed(words: str) -> str:
+    """The pitfalls of each chapter below its name, those that are seen at once first."""
+    from ddpnb import pitfalls
+    from ddpnb.rules.catalogue import CHAPTERS
+
+    chapters = pitfalls.by_chapter(words)
+    if not chapters:
+        raise UsageError(f"no pitfall has the words {words!r}.", "All of them: ddpnb pitfalls list")
+    rows = [("", one.finding, one.name, one.difficulty, one.title) for those in chapters.values() for one in those]
+    lines = iter(table(rows).splitlines())
+    return "\n".join(
+        line
+        for chapter, those in chapters.items()
+        for line in (f"{chapter} {CHAPTERS[chapter]}", *(next(lines) for _ in those))
+    )
+
+
 def _run(pitfall: Pitfall, *, fixed: bool) -> int:
     from ddpnb.render import card
     from ddpnb.world.launching import launch
@@ -54,10 +71,18 @@ def _run(pitfall: Pitfall, *, fixed: bool) -> int:
     with launch(pitfall.ranks, patience=patience, end_after_patience=True, fence=pitfall.fence) as world:
         run = world.run(pitfall.fixed if fixed else pitfall.broken, leave_after_crash=True).wait()
         card.show(run.diagnosis)
-        if not fixed:
+        if fixed:
+            print(f"\n{_changed(pitfall)}", file=sys.stderr)
+        else:
             again = f"Run the fixed script: ddpnb pitfalls run {pitfall.name} --fixed"
             print(f"\n{_story(pitfall)}\n\n{again}", file=sys.stderr)
         return run.exit_status
+
+
+def _changed(pitfall: Pitfall) -> str:
+    from ddpnb.render.markdown import PageMarkdown
+
+    return f"{output(PageMarkdown(f'What was fixed: {pitfall.fix}'))}\n\n{pitfall.difference}"
 
 
 def _story(pitfall: Pitfall) -> str:

@@ -11,6 +11,7 @@ from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.notebook import asked
 from ddpnb.notebook.tasks import Tasks
+from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
 from ddpnb.world.breakpoints import Holding
 from ddpnb.world.faults import Injection
@@ -40,6 +41,7 @@ class Actions:
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
         self._looked = looked
+        self.fixed: tuple[Run, Pitfall] | None = None  # the run of a pitfall's fixed script, if that was the last one
         self._does: dict[str, tuple[str, Callable[[Values], Any]]] = {
             "hold": ("holding", lambda _: self._hold()),
             "hold at": ("holding", self._hold_at),
@@ -243,7 +245,9 @@ class Actions:
         if story.lacking:
             raise UsageError(f"this pitfall cannot be run here: {story.lacking}.", "Choose another one.")
         script = story.fixed if values.get("fixed") else story.broken
-        self._own.run(script, stream=None, fence=story.fence, patience=story.patience, end_after_patience=True)
+        how = {"fence": story.fence, "patience": story.patience}
+        run = self._own.run(script, stream=None, end_after_patience=True, **how)
+        self.fixed = (run, story) if values.get("fixed") else None
 
     # -- start-up
 

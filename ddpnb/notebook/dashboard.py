@@ -63,7 +63,6 @@ class Dashboard(Panel):
                 self.head,
                 self._run_actions.report,
                 self.card,
-                self.card.fork,
                 self.board,
                 self.timeline,
                 self.detail,

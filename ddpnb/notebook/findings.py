@@ -72,7 +72,6 @@ class FindingActions:
         else:
             told = pitfalls.all_of(finding.code)[0]
             script = told.broken.read_text(encoding="utf-8")
-            answer = render.lesson(
-                lesson.lesson(told.title, script, told.finding, told.why, told.look, told.fix, told.difference)
-            )
+            shown = lesson.lesson(told.title, script, told.finding, told.why, told.look, told.fix, told.difference)
+            answer = render.answer(shown, number, closes=True)
         self._opened[number], self._answers[number] = action, answer

@@ -148,7 +148,7 @@ class Recorded(Panel):
 def parts(recording: Recording, diagnosis: Diagnosis) -> tuple[Card, list[ipywidgets.Widget]]:
     """What shows a completed Recording: the card, and what is below it. Of a report, only what it contains: it may lack times and stacks."""
     found = Card(diagnosis)
-    shown: list[ipywidgets.Widget] = [*([found.fork] if found.fork.html else []), Board(recording, diagnosis)]
+    shown: list[ipywidgets.Widget] = [Board(recording, diagnosis)]
     if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
         timeline = Timeline()
         timeline.show(recording, diagnosis)

@@ -19,7 +19,10 @@ from pathlib import Path
 
 from ddpnb.errors import UsageError
 
+#: how long it takes to see why: a minute, some, or one must know how torch does it
+DIFFICULTIES = ("easy", "medium", "hard")
 _HERE = Path(__file__).parent
+_CHAPTERS = (3, 4, 5, 6, 7, 1, 2)  # in the order in which they are offered
 _FACT = re.compile(r"(\w+): (.+)")
 _HUNK = re.compile(r"@@ -(\d+),?\d* \+\d+,?\d* @@")
 
@@ -28,7 +31,8 @@ _HUNK = re.compile(r"@@ -(\d+),?\d* \+\d+,?\d* @@")
 class Pitfall:
     """One pitfall.
 
-    ``finding`` is the code that the broken script must give, ``culprits`` the ranks that it names (``none``: no recorded
+    ``finding`` is the code that the broken script must give, ``difficulty`` how long it takes to see why (``easy``: a minute),
+    ``culprits`` the ranks that it names (``none``: no recorded
     fact tells which, and the ``sides`` are given), ``line`` a part of a source line that it names, ``also`` further
     codes that come with it. ``patience`` and ``fence`` are the settings of a world for it; ``needs`` names a
     requirement that not every machine meets (``memory-group``: root, and control groups for memory).
@@ -48,7 +52,13 @@ class Pitfall:
     patience: float = 10.0
     fence: str = "raise"
     needs: str = ""
+    difficulty: str = "medium"
     sides: tuple[tuple[int, ...], ...] = ()
+
+    @property
+    def chapter(self) -> int:
+        """The chapter of its finding: 3, collectives, for DDP301."""
+        return int(self.finding[3])
 
     @property
     def broken(self) -> Path:
@@ -114,6 +124,21 @@ def all_of(code: str = "") -> list[Pitfall]:
     return sorted((one for one in found if code in ("", one.finding)), key=lambda one: (one.finding, one.name))
 
 
+def by_chapter(words: str = "") -> dict[int, list[Pitfall]]:
+    """The pitfalls of each chapter, those that are seen at once first; collectives, with which one begins, before all others.
+
+    Args:
+        words: that all occur in its name, title, finding, difficulty, reason or fix; empty: every pitfall.
+    """
+    wanted = words.lower().split()
+    found: dict[int, list[Pitfall]] = {chapter: [] for chapter in _CHAPTERS}
+    for one in sorted(all_of(), key=lambda one: DIFFICULTIES.index(one.difficulty)):
+        text = f"{one.name} {one.title} {one.finding} {one.difficulty} {one.why} {one.fix}".lower()
+        if all(word in text for word in wanted):
+            found[one.chapter].append(one)
+    return {chapter: those for chapter, those in found.items() if those}
+
+
 @cache
 def _folder() -> Path:
     made = tempfile.mkdtemp(prefix="ddpnb-pitfalls-")
@@ -158,5 +183,6 @@ def _parsed(name: str, text: str) -> Pitfall:
         patience=float(facts.get("patience", "10")),
         fence=facts.get("fence", "raise"),
         needs=facts.get("needs", ""),
+        difficulty=facts["difficulty"],
         sides=tuple((rank,) for rank in range(ranks)) if culprits == "none" else (),
     )

@@ -16,7 +16,10 @@ from ddpnb.recording.stacks import MAX_LOCALS, NOT_SHOWN
 FRAME_S, LOOK_S = 0.002, 0.02  # time of the processor that the variables of a frame, and of all frames, may take
 _NAMES = 4096  # variables of a frame that are described
 _OF_IPYTHON = {"_ih", "_oh", "_dh"}  # in the namespace of its cells
-_HISTORY = re.compile(r"_i{0,3}|_{2,3}|_i?\d+|_[idoh]h|In|Out|exit|quit|open|get_ipython")
+_HISTORY = re.compile(
+    r"_i{0,3}|_{2,3}|_i?\d+|_[idoh]h|In|Out|exit|quit|open|get_ipython"
+    r"|_[0-9a-f]{8,64}(?:_[0-9a-f]{1,64}){0,4}_(?:f|args|kwargs|result)"  # of the call by which ipyparallel runs a cell
+)
 _HIDDEN = (ModuleType, FunctionType, BuiltinFunctionType, type)
 
 

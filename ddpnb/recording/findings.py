@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ddpnb.recording.calls import NO_SITE, Call, Site
 from ddpnb.recording.codec import WHOLE, hints_of, written
 from ddpnb.recording.files import write_whole
-from ddpnb.recording.parting import Parting
+from ddpnb.recording.parting import Parting, quoted_lines
 from ddpnb.recording.writers import writers
 from ddpnb.texts import relative
 
@@ -21,6 +21,7 @@ Certainty = Literal["proven", "timed", "likely"]
 Outcome = Literal["ok", "hang", "crash", "divergence", "interrupted"]
 
 _SEVERITY_OF_TYPE: Any = ""
+_QUOTED, _AROUND = 64, 2  # places of which lines are kept, and lines before and after each
 _STANDARD = re.compile(r"^<frozen |/lib(?:64)?/python3\.\d+/(?!site-packages/|dist-packages/)")
 
 
@@ -89,7 +90,8 @@ class Finding:
     ``parting``: where the ways of the ranks part, if that explains it: the decision, and the way of each side.
 
     ``moments``: (rank, ns): when each rank was at the point where the finding shows. ``withdrawn``: a warning whose ranks have
-    continued. Not part of its JSON.
+    continued. ``source``: by file, numbers and texts of its lines around the places: see ``quoted``. ``blocked``: the ranks that wait in
+    a call at their place. Not part of its JSON.
     """
 
     type: FindingType
@@ -108,6 +110,8 @@ class Finding:
     parting: Parting | None = None
     moments: tuple[tuple[int, int], ...] = ()
     withdrawn: bool = False
+    source: tuple[tuple[str, tuple[tuple[int, str], ...]], ...] = field(default=(), compare=False, repr=False)
+    blocked: frozenset[int] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
         if not self.severity:
@@ -137,6 +141,21 @@ class Finding:
     def concerned(self) -> frozenset[int]:
         """All ranks that the finding names."""
         return frozenset((*self.culprits, *self.waiting, *(rank for side in self.sides for rank in side)))
+
+    def quoted(self, sources: Mapping[str, str], edited: Iterable[str] = ()) -> Finding:
+        """With the lines around its places, so that they can be shown without the Recording.
+
+        Args:
+            sources: the text of each file, as ``Recording.sources``.
+            edited: files of which that is not what the ranks ran.
+        """
+        sites = [site for _, site in self.where[:_QUOTED]] + ([self.hint.site] if self.hint is not None else [])
+        wanted: dict[str, set[int]] = {}
+        for site in sites:
+            wanted.setdefault(site.file, set()).update(range(site.line - _AROUND, site.line + _AROUND + 1))
+        known = {file: sources[file].split("\n") for file in wanted if file in sources and file not in edited}
+        found = ((file, quoted_lines(lines, wanted[file])) for file, lines in known.items())
+        return replace(self, source=tuple((file, lines) for file, lines in found if lines))
 
     def to_json(self) -> dict[str, Any]:
         call = self.collective

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -114,11 +114,9 @@ class Parting:
         text = sources.get(self.site.file, "")
         if not text or self.site.file in edited:
             return self
-        lines = text.split("\n")
         wanted = set(range(self.site.line - _AROUND, self.site.line + _AROUND + 1))
         wanted |= {way.to.line for way in self.ways if self.here(way.to)}
-        kept = tuple((number, lines[number - 1][:_LONGEST]) for number in sorted(wanted) if 0 < number <= len(lines))
-        return replace(self, source=kept)
+        return replace(self, source=quoted_lines(text.split("\n"), wanted))
 
     def mapped(self, change: Callable[[str], str]) -> Parting:
         """With other texts: paths that are shortened, secrets that are masked."""
@@ -157,3 +155,8 @@ class Parting:
             for one in map(object_in, data["harmless"])
         ]
         return WHOLE.read(cls, {**data, "site": data, "harmless": harmless})
+
+
+def quoted_lines(lines: Sequence[str], wanted: Iterable[int]) -> tuple[tuple[int, str], ...]:
+    """Those of these lines that a file has, each with its number, cut where they are very long."""
+    return tuple((number, lines[number - 1][:_LONGEST]) for number in sorted(wanted) if 0 < number <= len(lines))

@@ -13,10 +13,13 @@ from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.secrets import Secrets
 from ddpnb.render import as_html, as_markdown, as_text
 from ddpnb.render import parting as partings
-from ddpnb.render.document import Block, Drawn, Group, Icon, Items, Paragraph, Span, Title
+from ddpnb.render.document import Block, Drawn, Group, Icon, Items, Paragraph, Source, Span, Title
+from ddpnb.render.excerpt import excerpt
 from ddpnb.render.identities import Identities
-from ddpnb.render.places import evidence, file_names, places
+from ddpnb.render.places import FileNames, evidence, file_names, marks, open_question, places
+from ddpnb.render.sides import lines
 from ddpnb.render.terminal import wants_colour
+from ddpnb.render.titles import title
 
 HEADLINES = {
     "ok": "ok: the script completed on all ranks",
@@ -33,11 +36,13 @@ _CERTAINTY = {
 ENDED_OUTSIDE = "What the ranks would have done: "
 _SET_UP = "DDP1"  # codes of the environment and the start
 _FINDINGS = 16  # written out in full
+_FILES = 3  # whose lines are shown beside where the ranks part
+_AROUND = {1: 2, 2: 1, 3: 1}  # lines before and after, by how many lines are places
 
 
-def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None, parted: bool = True) -> str:
-    """The whole diagnosis; ends without a newline. ``parted``: as for ``blocks``."""
-    return as_text.text(*blocks(diagnosis, parted=parted), colour=colour, width=width)
+def text(diagnosis: Diagnosis, *, colour: bool = False, width: int | None = None) -> str:
+    """The whole diagnosis; ends without a newline."""
+    return as_text.text(*blocks(diagnosis), colour=colour, width=width)
 
 
 def html(
@@ -45,10 +50,9 @@ def html(
     *,
     headline: bool = True,
     below: Callable[[int, Finding], str] = lambda *_: "",
-    parted: bool = True,
 ) -> str:
     """The diagnosis for a page that has the style sheet: see ``markup.standalone``, and ``blocks``."""
-    return as_html.html(*blocks(diagnosis, headline=headline, below=below, parted=parted))
+    return as_html.html(*blocks(diagnosis, headline=headline, below=below))
 
 
 def blocks(
@@ -56,7 +60,6 @@ def blocks(
     *,
     headline: bool = True,
     below: Callable[[int, Finding], str] = lambda *_: "",
-    parted: bool = True,
 ) -> list[Block]:
     """The outcome, a card for each of the first findings, and what is not known.
 
@@ -64,11 +67,10 @@ def blocks(
         diagnosis: what is shown.
         headline: begin with the outcome.
         below: gives what stands at the end of the card of a finding, as HTML; nothing where no program takes actions.
-        parted: with where the ranks part; without it where that is shown beside the cards.
     """
     role = "ok" if diagnosis.outcome == "ok" else "error"
     line = Span(outcome_line(diagnosis), role, strong=True)
-    new = partings.first_shown(diagnosis.findings) if parted else ()
+    new = partings.first_shown(diagnosis.findings)
     head = Paragraph(Icon(as_html.ICONS[role], role), Drawn("", "ddpnb: "), line)
     shown: list[Block] = [Group((head,)), Paragraph()] if headline else []
     for number, finding in enumerate(diagnosis.findings[:_FINDINGS]):
@@ -95,7 +97,7 @@ def _notes(diagnosis: Diagnosis) -> list[Block]:
 
 
 def document(finding: Finding, *, parted: bool = True, below: str = "") -> Group:
-    """The card of a finding: summary, where ranks part, evidence, lines, hint, certainty, fix.
+    """The card of a finding: summary, where ranks part, the lines, evidence, fix, and last what is not sure.
 
     Args:
         finding: that is shown.
@@ -103,19 +105,44 @@ def document(finding: Finding, *, parted: bool = True, below: str = "") -> Group
         below: what stands at its end in a page, as HTML.
     """
     said = file_names(finding)
-    shown: list[Block] = [Title(said(finding.summary), f"{finding.code} {finding.name}", finding.severity)]
-    if parted and finding.parting is not None:
-        shown.append(partings.document(partings.of_finding(finding, finding.parting), said=said))
-    shown.append(Items([Paragraph(*said(one)) for one in evidence(finding)]))
-    if found := "; ".join(places(finding)):
+    head = title(finding.summary)
+    shown: list[Block] = [Title(said.title(head), f"{finding.code} {finding.name}", finding.severity)]
+    source, known = _source(finding, said, parted=parted)
+    sentences = (*((finding.summary,) if head != finding.summary else ()), *evidence(finding))
+    shown += [*source, Items([Paragraph(*said(one)) for one in sentences])]
+    if found := "; ".join(places(finding, known)):
         shown.append(Paragraph(*said(found), label="where"))
     if finding.hint is not None:
         shown.append(Paragraph(*said(str(finding.hint)), label="Possible cause"))
-    if certainty := "" if finding.withdrawn else _CERTAINTY[finding.certainty]:
-        shown.append(Paragraph(certainty))
     if finding.remedy:
         shown.append(Paragraph(Span("Fix:", strong=True), " ", *said(finding.remedy), kind="fix"))
+    certainty = "" if finding.withdrawn else _CERTAINTY[finding.certainty]
+    if unsure := " ".join(filter(None, (certainty, *open_question(finding)))):
+        shown.append(Paragraph(unsure))
     return Group((*shown, Drawn(below)), f"card {finding.severity}", finding.code)
+
+
+def _source(finding: Finding, said: FileNames, *, parted: bool) -> tuple[list[Block], set[tuple[str, int]]]:
+    """The lines of its places with ranks in their margin, and which places need not be named any more."""
+    by_file, texts, parting = marks(finding), dict(finding.source), finding.parting
+    shown: list[Block] = []
+    known: set[tuple[str, int]] = set()
+    if parting is not None:
+        known = {(site.file, site.line) for site in (parting.site, *(way.to for way in parting.ways))}
+    if parting is not None and parted:
+        file = parting.site.file
+        quoted = lines(parting, also=by_file.get(file, {}), known=texts.get(file, ()))
+        known |= {(file, line) for line in (by_file.pop(file, {}) if quoted else ())}
+        shown.append(partings.document(partings.of_finding(finding, parting), said=said, shown=quoted))
+    for file, own in list(by_file.items())[:_FILES]:
+        context = _AROUND.get(len(own), 0)
+        quoted = excerpt(own, dict(texts[file]), dict.fromkeys(own, context))
+        functions = {site.function for _, site in finding.where if site.file == file and site.line in own}
+        head = said.heading(file, functions.pop() if len(functions) == 1 else "", min(own))
+        said.lines(file, quoted)
+        shown.append(Group((Paragraph(*head), Source(file, quoted, f"lines of {os.path.basename(file)}")), "parting"))
+        known |= {(file, line) for line in own}
+    return shown, known
 
 
 def finding_html(finding: Finding) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 
-from ddpnb.render import markup, pages
+from ddpnb.render import lesson, markup, pages
 from ddpnb.rules import catalogue
 from ddpnb.texts import printable
 
+_CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
 _TAGS = (("<strong>", "<b>"), ("</strong>", "</b>"), ("<em>", "<i>"), ("</em>", "</i>"))  # what the page allows
 
 
@@ -31,15 +33,12 @@ def _toggle(label: str, action: str, image: str, title: str, number: int, *, pre
     return button.replace("<button", f'<button aria-pressed="{str(pressed).lower()}"', 1)
 
 
-def answer(inside: str, number: int) -> str:
-    """What an action has shown, with a button that closes it."""
+def answer(inside: str, number: int, *, closes: bool = False) -> str:
+    """What an action has shown, with a button that closes it; ``closes``: it has one itself."""
+    if closes:
+        return f'<div class="below">{inside}</div>'
     close = markup.button("close", "close finding", image="gone", number=number)
-    return f'<div class="below">{inside}<div class="row">{close}</div></div>'
-
-
-def lesson(inside: str) -> str:
-    """A lesson, which has a button of its own that closes it."""
-    return f'<div class="below">{inside}</div>'
+    return f'<div class="below">{inside}<div class="row">{close}</div></div>'  # a page, not a line beside buttons
 
 
 def page(code: str) -> str:
@@ -53,7 +52,7 @@ def page(code: str) -> str:
     )
     for theirs, ours in _TAGS:
         html = html.replace(theirs, ours)
-    return html
+    return _CODE.sub(lambda found: lesson.copied(found[0]), html)
 
 
 def report(text: str, copied: bool | None) -> str:

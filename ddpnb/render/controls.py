@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ddpnb.recording.calls import OPERATIONS
@@ -207,7 +207,7 @@ def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
 
 
 def runs(
-    pitfalls: Iterable[tuple[str, str]],
+    pitfalls: Mapping[str, Iterable[tuple[str, str, str]]],
     scripts: Iterable[str],
     *,
     chooser: str = "",
@@ -219,7 +219,7 @@ def runs(
     """What to run: a script with its arguments, or a pitfall, broken or fixed.
 
     Args:
-        pitfalls: name and label of each.
+        pitfalls: by chapter, of each its name, its label and words by which it is found.
         scripts: files to choose from.
         chooser: a folder to choose a script from, as HTML.
         enabled: the ranks are idle.
@@ -238,7 +238,7 @@ def runs(
     )
     story = markup.form(
         "pitfall",
-        markup.choice("or a pitfall", "name", pitfalls),
+        markup.grouped("or a pitfall", "name", pitfalls),
         markup.button("run broken", "pitfall", image="fault", enabled=enabled),
         markup.button("run fixed", "pitfall", image="heal", enabled=enabled, fixed="1"),
         markup.button("read", "story", image="why"),

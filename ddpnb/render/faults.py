@@ -60,15 +60,15 @@ def faults(
 
 
 def _kinds(chosen: Kind) -> str:
-    groups = ""
-    for place, words in _PLACES.items():
-        options = "".join(
-            f"<option{markup.attributes({'value': kind.name, 'selected': kind is chosen})}>{escape(kind.name)}</option>"
+    groups = {
+        words: [
+            (kind.name, kind.name, f"{kind.what} {kind.finding} {catalogue.page(kind.finding).name}")
             for kind in KINDS.values()
             if kind.place == place
-        )
-        groups += f'<optgroup label="{escape(words)}">{options}</optgroup>'
-    return f'<label>fault<select aria-label="fault" name="kind" data-change="kind">{groups}</select></label>'
+        ]
+        for place, words in _PLACES.items()
+    }
+    return markup.grouped("fault", "kind", groups, chosen.name, change="kind")
 
 
 def _fields(kind: Kind) -> str:

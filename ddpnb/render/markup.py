@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -186,6 +186,30 @@ def choice(label: str, name: str, options: Iterable[tuple[str, str]], chosen: st
         for value, words in options
     )
     return f"<label>{text(label)}<select{attributes({'aria-label': label, 'name': name, 'data-change': change or None})}>{shown}</select></label>"
+
+
+def grouped(
+    label: str, name: str, groups: Mapping[str, Iterable[tuple[str, str, str]]], chosen: str = "", *, change: str = ""
+) -> str:
+    """A labelled list in groups, with a field that narrows it to what was typed (``widgets/static/filter.js``).
+
+    Args:
+        label, name, chosen, change: as for ``choice``.
+        groups: by heading, of each its value, what is shown, and more words by which it is found.
+    """
+    shown = ""
+    for heading, options in groups.items():
+        rows = "".join(
+            f"<option{attributes({'value': value, 'data-words': f'{value} {words} {heading}', 'selected': value == chosen})}>{text(said)}</option>"
+            for value, said, words in options
+        )
+        shown += f'<optgroup label="{escape(printable(heading))}">{rows}</optgroup>'
+    given = attributes({"aria-label": label, "name": name, "data-change": change or None})
+    hint = {"aria-label": f"search: {label}", "placeholder": "words", "size": 12, "data-narrow": name}
+    return (
+        f"<label>{text(label)}<select{given}>{shown}</select></label>"
+        f'<label>search <span class="faint" role="status" data-narrowed></span><input{attributes(dict(hint))}></label>'
+    )
 
 
 def rank_boxes(size: int, *, legend: str = "on ranks", chosen: Iterable[int] = ()) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ddpnb.recording.findings import Finding
 from ddpnb.render import as_text, card, markup
+from ddpnb.render.code import coloured
 from ddpnb.render.terminal import Paragraph, columns, output
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, Page
@@ -98,7 +99,7 @@ def page_html(page: Page) -> str:
     """A page of the catalogue, for a page that has the style sheet."""
     from markdown_it import MarkdownIt
 
-    render = MarkdownIt("commonmark", {"html": False}).render
+    render = MarkdownIt("commonmark", {"html": False, "highlight": lambda code, *_: coloured(code)}).render
     parts = "".join(f"<h4>{heading}</h4>{render(body)}" for heading, body in page.parts)
     also = "".join(f"<li>{code} {escape(catalogue.page(code).name)}</li>" for code in page.see_also)
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +12,7 @@ from ddpnb.recording.findings import Finding
 from ddpnb.recording.parting import Parting
 from ddpnb.recording.recording import Recording
 from ddpnb.render import as_html, markup
-from ddpnb.render.document import Block, Group, Icon, Items, Paragraph, Source, Span
+from ddpnb.render.document import Block, Group, Icon, Items, Line, Paragraph, Source, Span
 from ddpnb.render.places import FileNames, files_of
 from ddpnb.render.shown import Shown
 from ddpnb.render.sides import CONTEXT, Side, harmless, lines, role, sides, title, unknown, values, where
@@ -19,6 +20,7 @@ from ddpnb.render.sides import CONTEXT, Side, harmless, lines, role, sides, titl
 _FEW = 3  # partings that are written out in full
 _NOTEBOOK = 4  # lines of the source before and after, where there is room
 _NOWHERE = "The ranks do not part, as far as their paths are recorded."
+_CALL = re.compile(r"(\w{1,80})(?:\([^()]*\))?( #\d{1,18} of .{1,200}?)(?: at |\Z)")
 _HARMLESS = "Decided differently before, without harm:"
 
 
@@ -83,33 +85,29 @@ def first_shown(findings: Sequence[Finding]) -> list[int]:
 
 
 def of_finding(finding: Finding, parting: Parting) -> Parting:
-    """Its parting without the calls that its evidence names: those that differ in one collective."""
+    """Its parting without the calls that its evidence names."""
+    evidence = " ".join((*finding.evidence, ""))
     call = finding.collective
-    if not finding.type.mismatch or call is None:
-        return parting
-    named = f" #{call.seq} of {call.group}"
-    ways = (replace(way, calls=tuple(one for one in way.calls if f"{named} " not in f"{one} ")) for way in parting.ways)
-    return replace(parting, ways=tuple(ways))
+    differs = f" #{call.seq} of {call.group} " if finding.type.mismatch and call is not None else "\n"
+
+    def new(one: str) -> bool:
+        call = _CALL.match(one)
+        named = call is not None and f"{call[1]}{call[2]} " in evidence
+        return not named and differs not in f"{one} "
+
+    return replace(parting, ways=tuple(replace(way, calls=tuple(filter(new, way.calls))) for way in parting.ways))
 
 
-def forks(findings: Sequence[Finding]) -> list[Block]:
-    """Where the ranks of findings part, for a page that shows the findings above: each with the code of its finding."""
-    shown: list[Block] = []
-    for number in first_shown(findings)[:_FEW]:
-        finding = findings[number]
-        if finding.parting is not None:
-            shown += [Paragraph(finding.code, kind="mono faint")] if len(findings) > 1 else []
-            shown.append(document(finding.parting, _NOTEBOOK))
-    return shown
-
-
-def document(parting: Parting, context: int = CONTEXT, said: FileNames | None = None) -> Group:
+def document(
+    parting: Parting, context: int = CONTEXT, said: FileNames | None = None, shown: Sequence[Line | None] | None = None
+) -> Group:
     """Where, the source with ranks in its margin, the sides, and why.
 
     Args:
         parting: that is shown.
         context: lines of the source before and after.
         said: names of files, as the card has them.
+        shown: the lines, where they are not those of the parting alone.
     """
     said = said or FileNames(files_of(parting))
 
@@ -118,15 +116,18 @@ def document(parting: Parting, context: int = CONTEXT, said: FileNames | None = 
             f"{one.who[0].upper()}{one.who[1:]}" if one.odd else one.who, role(parting, odd=one.odd), strong=True
         )
         left = [Icon("stop", "error"), who, " went another way"] if one.odd else [who]
-        line = Paragraph(*left, ": ", *said(one.words))
+        line = Paragraph(*left, *([": ", *said(one.words)] if one.words else []))
         return [line, Paragraph("only here: ", *said(one.calls))] if one.calls else line
 
-    shown = lines(parting, context)  # none of a package, whose text is not in the recording
-    blocks: list[Block] = [
-        Paragraph(Span(f"{title(parting)}:", strong=True), " ", *said(where(parting))),
-        *([Source(parting.site.file, shown, "the source where ranks part")] if any(shown) else []),
-        Items([*map(side, sides(parting)), *(Paragraph(*said(value)) for value in values(parting))], marked=False),
-    ]
+    head = Paragraph(Span(f"{title(parting)}:", strong=True), " ", *said(where(parting)))
+    quoted = (
+        lines(parting, context) if shown is None else shown
+    )  # none of a package, whose text is not in the recording
+    source = [Source(parting.site.file, quoted, "the source where ranks part")] if any(quoted) else []
+    said.lines(parting.site.file, quoted)
+    every = [one for one in sides(parting) if one.words or one.calls or one.odd]
+    went = Items([*map(side, every), *(Paragraph(*said(value)) for value in values(parting))], marked=False)
+    blocks: list[Block] = [head, *source, went]
     if before := harmless(parting):
         blocks.append(Group((Paragraph(_HARMLESS), Items([Paragraph(*said(one)) for one in before]))))
     return Group(blocks, "parting")

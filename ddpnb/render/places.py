@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from ddpnb.recording import phrases
-from ddpnb.recording.calls import Site
+from ddpnb.recording.calls import UNNAMED, Site
 from ddpnb.recording.findings import Finding
 from ddpnb.recording.parting import Parting
-from ddpnb.render.document import Code, Inline, Place
+from ddpnb.render.document import Code, Inline, Line, Place
+from ddpnb.render.excerpt import Mark
 from ddpnb.texts import relative
 
 _PLACES = 8
@@ -23,6 +25,21 @@ _PARTS, _LEFT, _WENT = ("parts at", "part at"), ("left at", "left at"), ("went t
 _WAITS, _CALLED, _BLOCKED = ("waits at", "wait at"), ("called at", "called at"), ("is blocked at", "are blocked at")
 _LAST, _DECIDED = ("was last at", "were last at"), ("decided at", "decided differently at")
 _Role = tuple[str, str]  # after one rank, after several
+_IN_MARGIN = {
+    _LEFT: ("left", "left"),
+    _WENT: ("", ""),
+    _BLOCKED: ("blocked", "blocked"),
+    _LAST: ("last here", "last here"),
+    _DECIDED: ("differs", "differ"),
+}
+_TWICE = 2  # times that a card names a line
+_OF_PARTING = (_PARTS, _LEFT, _WENT)
+_RANK = re.compile(r"Rank (\d{1,9})\b(.*)", re.DOTALL)
+_AT = re.compile(
+    r"(?<! is)(?<! are)(?<! was)(?<! were)(?<!called)(?<!rank \d) at \Z"
+)  # what stands before it is a sentence
+_ONE = 3  # parts of a sentence that names one place
+_CAUSE = "possible cause"
 
 
 class FileNames:
@@ -31,30 +48,70 @@ class FileNames:
     Args:
         files: that have a place.
         sentences: that may name more.
+        functions: in which these places are.
     """
 
-    def __init__(self, files: Iterable[str], sentences: Iterable[str] = ()) -> None:
+    def __init__(self, files: Iterable[str], sentences: Iterable[str] = (), functions: Iterable[str] = ()) -> None:
         known = dict.fromkeys(files)
+        self._placed = frozenset(known)
         for words in sentences:
             known.update(dict.fromkeys(_NAMED.findall(words)))
         shown = {file: relative(file) for file in list(known)[:_FILES] if file and len(file) <= _PATH}
         named = {file: name for file, name in shown.items() if _FOLDER.fullmatch(name)}
         self._short = {file: _short(name, named.values()) for file, name in named.items()}
         self._said: set[str] = set()
+        self._times: Counter[tuple[str, int]] = Counter()
+        self._functions = {name for name in functions if name != UNNAMED}
+        self._alone = len(shown) == 1  # no other file has lines
         longest = "|".join(map(re.escape, sorted(shown, key=len, reverse=True)))
         self._named = re.compile(rf"(?<![\w./-])({longest}):(\d{{1,9}})\b") if longest else None
 
     def __call__(self, words: str) -> tuple[Inline, ...]:
-        """A sentence with the places that it names, and with what stands between backticks as code."""
+        """A sentence with the places that it names, and with what stands between backticks as code.
+
+        Where its only place was named twice before, `` at PLACE in FUNCTION`` is left out.
+        """
         rest, *places = self._named.split(words) if self._named is not None else (words,)
-        found = _with_code(rest)
+        found: list[Inline] = []
         for file, line, after in zip(places[::3], places[1::3], places[2::3], strict=True):
-            found += [self._place(Site(file, int(line), "")), *_with_code(after)]
-        return tuple(found)
+            site = Site(file, int(line), "")
+            if len(places) == _ONE and _AT.search(rest) and self._times[file, site.line] >= _TWICE:
+                found += _with_code(rest.removesuffix(" at "))
+                rest = self._without_function(after)
+            else:
+                found += [*_with_code(rest), self._place(site)]
+                rest = after
+        return (*found, *_with_code(rest))
+
+    def title(self, words: str) -> tuple[Inline, ...]:
+        """The same of what stands above all others: a file that has a place below is named in short."""
+        said, self._said = self._said, {*self._said, *self._placed}
+        found = self(words)
+        self._said = said
+        return found
+
+    def lines(self, file: str, shown: Iterable[Line | None]) -> None:
+        """These lines of a file are shown: those with something in their margin are named by that."""
+        self._times.update((file, line.number) for line in shown if line is not None and line.beside)
+
+    def heading(self, file: str, function: str, first: int) -> tuple[Inline, ...]:
+        """The name of a file whose lines are shown below, from this one on."""
+        name = self._short[file] if file in self._said and file in self._short else ""
+        self._said.add(file)
+        where = f", in {function}" if function not in ("", UNNAMED) else ""
+        return Place(Site(file, first, ""), name or file), where
+
+    def _without_function(self, words: str) -> str:
+        name = next((name for name in self._functions if words.startswith(f" in {name}")), "")
+        rest = words[len(f" in {name}") :] if name else words
+        return words if rest[:1].isalnum() else rest
 
     def _place(self, site: Site) -> Place:
         said = site.file in self._said
         self._said.add(site.file)
+        self._times[site.file, site.line] += 1
+        if self._alone and self._times[site.file, site.line] > _TWICE:
+            return Place(site, f"line {site.line}")
         return Place(site, f"{self._short[site.file]}:{site.line}" if said and site.file in self._short else "")
 
 
@@ -79,7 +136,8 @@ def file_names(finding: Finding) -> FileNames:
     files += files_of(finding.parting) if finding.parting is not None else ()
     if finding.hint is not None:
         files.append(finding.hint.file)
-    return FileNames(files, (finding.summary, *finding.evidence, finding.remedy))
+    functions = dict.fromkeys(site.function for _, site in finding.where)
+    return FileNames(files, (finding.summary, *finding.evidence, finding.remedy), functions)
 
 
 def files_of(parting: Parting) -> list[str]:
@@ -89,23 +147,83 @@ def files_of(parting: Parting) -> list[str]:
 
 
 def evidence(finding: Finding) -> tuple[str, ...]:
-    """The evidence, in the order in which it is read: that nothing tells which side is at fault comes last."""
-    open_question = phrases.undecided(finding.sides)
-    return (*phrases.observed(finding), *(text for text in open_question if text in finding.evidence))
+    """The evidence, in the order in which it is read: what is true of several ranks once, and no open question."""
+    return _once(phrases.observed(finding))
 
 
-def places(finding: Finding) -> list[str]:
-    """What each rank did where: ``ranks 0, 1 part at train.py:30``, ``rank 1 left at train.py:31 and was last at train.py:27``."""
-    told = dict.fromkeys((rank, _line(site)) for rank, site in finding.where)  # functions may differ
-    alone = _alone(finding)
-    by_role: dict[tuple[Site, _Role | None], list[int]] = {}
-    for rank, site in told:
-        by_role.setdefault((site, _role(finding, rank, site, alone=site in alone.get(rank, ()))), []).append(rank)
+def open_question(finding: Finding) -> list[str]:
+    """That nothing tells which side is at fault, if its evidence says so."""
+    return [text for text in phrases.undecided(finding.sides) if text in finding.evidence]
+
+
+def _once(sentences: Sequence[str]) -> tuple[str, ...]:
+    """``Rank 0: gloo.`` and ``Rank 1: gloo.`` as ``Ranks 0 and 1: gloo.``; other sentences name the other ranks at their end."""
+    alike: dict[str, list[int]] = {}
+    for words in sentences:
+        if found := _RANK.fullmatch(words):
+            alike.setdefault(found[2], []).append(int(found[1]))
+    shown: dict[str, None] = {}
+    for words in sentences:
+        found = _RANK.fullmatch(words)
+        if found is None or len(set(alike[found[2]])) == 1:
+            shown[words] = None
+        elif found[2].startswith(":"):
+            shown[f"{phrases.ranks(alike[found[2]], True)}{found[2]}"] = None
+        else:
+            first, *others = dict.fromkeys(alike[found[2]])
+            shown[f"Rank {first}{found[2].removesuffix('.')} ({phrases.ranks(others)} too)."] = None
+    return tuple(shown)
+
+
+def places(finding: Finding, shown: Collection[tuple[str, int]] = ()) -> list[str]:
+    """What each rank did where: ``ranks 0, 1 part at train.py:30``, ``rank 1 left at train.py:31 and was last at train.py:27``.
+
+    Args:
+        finding: with the places.
+        shown: files and lines that are shown elsewhere, with the ranks.
+    """
+    by_role = {
+        place: ranks for place, ranks in _by_role(finding).items() if (place[0].file, place[0].line) not in shown
+    }
     by_ranks: dict[tuple[int, ...], list[tuple[Site, _Role | None]]] = {}
     for place, ranks in list(by_role.items())[:_PLACES]:
         by_ranks.setdefault(tuple(ranks), []).append(place)
     found = [_said(ranks, at) for ranks, at in by_ranks.items()]
     return [*found, *([f"and {len(by_role) - _PLACES} more places"] if len(by_role) > _PLACES else [])]
+
+
+def _by_role(finding: Finding) -> dict[tuple[Site, _Role | None], list[int]]:
+    """The ranks at each place, by what they did there."""
+    told = dict.fromkeys((rank, _line(site)) for rank, site in finding.where)  # functions may differ
+    alone = _alone(finding)
+    by_role: dict[tuple[Site, _Role | None], list[int]] = {}
+    for rank, site in told:
+        role = _role(finding, rank, site, alone=site in alone.get(rank, ()))
+        if role != _LAST or not _went_on(finding, rank, site):
+            by_role.setdefault((site, role), []).append(rank)
+    return by_role
+
+
+def _went_on(finding: Finding, rank: int, site: Site) -> bool:
+    """Whether it says more where a rank parted from others than that its last call was at this place."""
+    way = None if finding.parting is None else finding.parting.way_of((rank,))
+    went = way is not None and (rank, _line(way.to)) in {(other, _line(there)) for other, there in finding.where}
+    return way is not None and went and not any(call.endswith(str(site)) for call in way.calls)
+
+
+def marks(finding: Finding) -> dict[str, dict[int, list[Mark]]]:
+    """What ranks did at the lines whose text is known, by file; not where they part."""
+    known = {file: {number for number, _ in lines} for file, lines in finding.source}
+    found: dict[str, dict[int, list[Mark]]] = {}
+    for (site, role), ranks in list(_by_role(finding).items())[:_PLACES]:
+        if role not in _OF_PARTING and site.line in known.get(site.file, ()):
+            one, several = _IN_MARGIN.get(role, tuple(word.removesuffix(" at") for word in role)) if role else ("", "")
+            colour = "error" if set(ranks) <= set(finding.culprits) else "note" if role == _WAITS else ""
+            mark = Mark(tuple(ranks), phrases.verb(ranks, one, several), colour)
+            found.setdefault(site.file, {}).setdefault(site.line, []).append(mark)
+    if finding.hint is not None and finding.hint.line in known.get(finding.hint.file, ()):
+        found.setdefault(finding.hint.file, {}).setdefault(finding.hint.line, [Mark((), _CAUSE)])
+    return found
 
 
 def _said(ranks: Sequence[int], at: Sequence[tuple[Site, _Role | None]]) -> str:
@@ -178,7 +296,7 @@ def _alone_at(finding: Finding, rank: int) -> _Role | None:
     if kind.mismatch:
         return _CALLED
     in_cycle = kind.separate_calls and not finding.waiting  # else it need not be in a call
-    if culprit and (in_cycle or (kind.after_patience and finding.certainty == "timed")):
+    if rank in finding.blocked or (culprit and (in_cycle or (kind.after_patience and finding.certainty == "timed"))):
         return _BLOCKED
     beside = culprit and (finding.waiting or kind.after_patience)
     return _LAST if (kind.ways_part or kind.after_patience) and (beside or finding.sides) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from types import MappingProxyType
 
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import NO_SITE, UNNAMED, Site
@@ -12,17 +12,16 @@ from ddpnb.recording.parting import Harmless, Parting, PartingKind, Way
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.split import by_value
 from ddpnb.render.document import Line
+from ddpnb.render.excerpt import Mark, excerpt
 from ddpnb.texts import shortened
 
 CONTEXT = 2  # lines before and after the decision
-_LINES = 24  # of the source
 _WAYS = 8
 _CALLS = 3  # of a side that are named
 _NAMES = 6  # of the deciding expression
 _VALUES = 4  # of a name
 _HARMLESS = 3
 _CALLERS = 2
-_MARGIN = 12  # characters for the ranks beside the source: of more, their number is shown
 _BEFORE = "before"
 _COUNTS = 3  # ways of saying how often, of one side
 _EXPRESSION, _VALUE, _CALL, _NAME, _PATH = 100, 60, 200, 80, 1000  # characters
@@ -99,48 +98,50 @@ def _odd(way: Way, parting: Parting) -> bool:
 # -- the source
 
 
-def lines(parting: Parting, context: int = CONTEXT) -> list[Line | None]:
-    """The source around the decision, if the parting is ``quoted``; ``context``: lines before and after, at most 8."""
-    texts = {number: text.expandtabs(4) for number, text in parting.source}
-    if not texts and not parting.text:  # a package's, which is not in the recording
-        return []
-    led: dict[int, list[Way]] = {}
+def lines(
+    parting: Parting,
+    context: int = CONTEXT,
+    also: Mapping[int, Sequence[Mark]] = MappingProxyType({}),
+    known: Iterable[tuple[int, str]] = (),
+) -> list[Line | None]:
+    """The source around the decision, if the parting is ``quoted``.
+
+    Args:
+        parting: that is shown.
+        context: lines before and after, at most 8.
+        also: what ranks did at other lines of the file.
+        known: numbers and texts of more lines.
+    """
+    here = marks(parting)
+    for line, ones in also.items() if here else ():
+        named = {rank for mark in ones for rank in mark.ranks}
+        came = [mark for mark in here.get(line, ()) if mark.word or not named.issuperset(mark.ranks)]
+        here[line] = [*came, *ones]
+    return excerpt(here, {**dict(known), **texts(parting)}, {parting.site.line: context}, parting.site.line)
+
+
+def texts(parting: Parting) -> dict[int, str]:
+    """The lines that are known; without a source the deciding expression. Nothing of a package, which is not in the recording."""
+    return dict(parting.source) or ({parting.site.line: parting.text} if parting.text else {})
+
+
+def marks(parting: Parting) -> dict[int, list[Mark]]:
+    """Which ranks came to which line in the function of the decision; nothing where no line is known."""
+    if not texts(parting):
+        return {}
+    found = {parting.site.line: [Mark(parting.ranks, _apart(parting))]}
     for way in parting.ways:
-        if parting.here(way.to):
-            led.setdefault(way.to.line, []).append(way)
-    decides = parting.site.line
-    around = range(decides - context, decides + context + 1)
-    numbers = sorted({decides, *led, *(number for number in around if number in texts)})
-    while len(numbers) > 1 and _empty(numbers[0], texts, decides):
-        del numbers[0]
-    while len(numbers) > 1 and _empty(numbers[-1], texts, decides):
-        del numbers[-1]
-    if len(numbers) > _LINES:
-        numbers = sorted(sorted(numbers, key=lambda number: abs(number - decides))[:_LINES])
-    # A single line between others is shown rather than left out.
-    numbers = sorted({*numbers, *(n + 1 for n, after in pairwise(numbers) if after == n + 2 and n + 1 in texts)})
-    indent = min((len(text) - len(text.lstrip()) for n in numbers if (text := texts.get(n, "")).strip()), default=0)
-    found: list[Line | None] = []
-    for before, number in zip([numbers[0] - 1, *numbers], numbers, strict=False):
-        found += [None] if number > before + 1 else []
-        text = texts[number][indent:] if number in texts else parting.text if number == decides else ""
-        ways = led.get(number, [])
-        beside = _beside(parting.ways if number == decides else ways)
-        odd = all(_odd(way, parting) for way in ways)
-        colour = role(parting, odd=odd) if ways and number != decides else ""
-        found.append(Line(number, text, beside, number == decides, colour))
+        if parting.here(way.to) and way.to.line != parting.site.line:
+            word = "left" if way.leaves_loop else "" if way.ranks else _BEFORE
+            mark = Mark(way.ranks, word, role(parting, odd=_odd(way, parting)))
+            found.setdefault(way.to.line, []).append(mark)
     return found
 
 
-def _beside(ways: Sequence[Way]) -> str:
-    """Ranks in a margin: ``0, 2-7``, ``40 ranks``; ``before`` for what a rank did in its iterations before."""
-    ranks = {rank for way in ways for rank in way.ranks}
-    listed = phrases.listed(ranks).partition(" ")[2]
-    return (listed if len(listed) <= _MARGIN else f"{len(ranks)} ranks") if ranks else _BEFORE if ways else ""
-
-
-def _empty(number: int, texts: Mapping[int, str], decides: int) -> bool:
-    return number != decides and number in texts and not texts[number].strip()
+def _apart(parting: Parting) -> str:
+    if parting.kind == "operation" or any(not way.ranks for way in parting.ways):
+        return ""
+    return phrases.verb(parting.ranks, "parts", "part")
 
 
 # -- the sides
@@ -153,9 +154,12 @@ def _side(way: Way, parting: Parting) -> Side:
         parts.append("no such call")
     elif way.to != NO_SITE:
         there = f"line {way.to.line}" if way.to.file == parting.site.file else _at(way.to)
+        known = parts or parting.kind == "operation"
+        there = "" if known and way.to == parting.site else there  # it is the line of the decision
         if not parting.here(way.to) and way.to.function != UNNAMED:
             there = f"{there} in {_name(way.to)}"
-        parts.insert(1 if parting.kind in ("call", "exception") else 0, there)
+        if there:
+            parts.insert(1 if parting.kind in ("call", "exception") else 0, there)
     elif not parts:
         parts.append("other calls" if parting.kind == "operation" else f"left {_name(parting.site)}")
     if often := _often(way.before):

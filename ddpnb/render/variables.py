@@ -19,6 +19,7 @@ _RANKS = 16
 _WIDEST = 60  # characters of a name or a value
 _CLASS = re.compile(r"<(?:\w{1,80}\.){1,12}(\w{1,80})>")
 _DEPTH = 8
+_NAMED = 8  # variables
 
 
 def document(
@@ -48,14 +49,22 @@ def document(
 
 
 def counted(frames: SideBySide) -> str:
-    """``2 of 9 variables differ``."""
+    """``2 of 9 variables differ. Not compared by content: batch.``"""
     what, count, differing = "parts" if frames.path else "variables", len(frames.rows), len(frames.differing)
     if not count:
         return "There is nothing inside." if frames.path else "The function has no variables yet."
+    if len(frames.sites) == 1:
+        return f"Only rank {next(iter(frames.sites))} is in {frames.path or frames.function}: nothing is compared."
     if not differing:
-        who = f" on {phrases.ranks(frames.sites)}" if len(frames.sites) > 1 else ""
-        return f"No {what.removesuffix('s')} differs{who}."
-    return f"{differing} of {count} {what} {'differs' if differing == 1 else 'differ'}."
+        return f"No {what.removesuffix('s')} differs on {phrases.ranks(frames.sites)}{_uncompared(frames)}."
+    return f"{differing} of {count} {what} {'differs' if differing == 1 else 'differ'}{_uncompared(frames)}."
+
+
+def _uncompared(frames: SideBySide) -> str:
+    """``; not compared by content: batch, model``: what is equal only as far as shapes and classes go."""
+    names = [row.name[:_WIDEST] for row in frames.uncompared]
+    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return f"; not compared by content: {', '.join([*names[:_NAMED], *more])}" if names else ""
 
 
 def _rows(
@@ -139,5 +148,7 @@ def summary(frames: SideBySide | None) -> str:
         return "no rank is in the user's code."
     names = [row.name for row in frames.differing]
     if not names:
-        return f"{frames.function}: no variable differs on {phrases.ranks(frames.sites)}."
-    return f"{frames.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}."
+        return f"{frames.function}: no variable differs on {phrases.ranks(frames.sites)}{_uncompared(frames)}."
+    return (
+        f"{frames.function}: {', '.join(names[:8])} {'differs' if len(names) == 1 else 'differ'}{_uncompared(frames)}."
+    )

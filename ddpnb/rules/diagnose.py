@@ -6,11 +6,14 @@ from dataclasses import replace
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments, checkpoints, phrases
+from ddpnb.recording.calls import CallState, Site
 from ddpnb.recording.ending import UNKNOWN_SIGNAL
 from ddpnb.recording.events.runs import FaultTriggered
 from ddpnb.recording.facts.patience import PATIENCE
 from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.findings import Diagnosis, Finding, Outcome
+from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.split import by_value
 from ddpnb.rules import command_status, engine, log_lines, reported, unproven
@@ -22,6 +25,7 @@ from ddpnb.rules.settled import is_settled
 from ddpnb.texts import shortened
 
 _FAULTS, _FAULT = 4, 200  # that are named, and characters of each
+_WAITS = (RankState.WAITING, RankState.BLOCKED, RankState.STARTING, RankState.CREATING_GROUP)
 _PLACED = 4  # ranks whose place in a mesh is named
 
 
@@ -98,7 +102,20 @@ def _finished(snap: Snapshot, finding: Finding) -> Finding:
     if any(finding is failure for failure in snap.failures):
         finding = frameworks.in_terms(snap.recording, snap.standings, finding)
     finding = with_hosts(snap.standings, located(snap.recording, finding))
+    finding = _with_blocked(snap, finding.quoted(snap.recording.sources, snap.recording.edited))
     return _with_gaps(snap.recording, _with_coordinates(snap.recording, finding))
+
+
+def _with_blocked(snap: Snapshot, finding: Finding) -> Finding:
+    """Which of its ranks wait in a call at one of its places."""
+
+    def waits(one: Standing, site: Site) -> bool:
+        last = one.record.calls[-1] if one.record.calls else None
+        stopped = last is not None and last.state is CallState.FENCED and last.site == site  # the fence ended its wait
+        return stopped or (one.state in _WAITS and one.site == site)
+
+    known = snap.standings
+    return replace(finding, blocked=frozenset(r for r, site in finding.where if r in known and waits(known[r], site)))
 
 
 def _with_gaps(recording: Recording, finding: Finding) -> Finding:
@@ -136,7 +153,7 @@ def _with_faults(recording: Recording, findings: list[Finding]) -> list[Finding]
         for fault in dict.fromkeys(event.fault for event in record.events(FaultTriggered))
     )
     says = [
-        f"ddpnb injected a fault into {phrases.ranks(ranks)} in this run: {shortened(fault, _FAULT)}."
+        f"ddpnb injected `{shortened(fault.replace('`', ''), _FAULT)}` on {phrases.ranks(ranks)} in this run."
         for fault, ranks in list(found.items())[:_FAULTS]
     ]
     if not says or not findings:

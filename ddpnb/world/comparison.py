@@ -27,6 +27,7 @@ ANSWER_S = 60.0
 TRACE_S = 60.0
 _MOVES_S = 5.0  # within which ranks that train make a forward
 _LEAD = 2  # forwards ahead of the furthest rank; more where the ranks are faster than the questions
+_WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module")  # under which a wrapper holds the module
 _VALUES_OF = 4  # tensors whose values are fetched to say by how much they differ
 
 
@@ -156,10 +157,11 @@ def compare(processes: RankView, ranks: Sequence[int], trace: bool = False, movi
     elif trace and models:
         notes.append("not all ranks ran a forward in time: tracing needs a run in progress.")
     found: list[TensorDifference] = []
-    compared, steps, known = 0, {}, list[dict[int, Any]]()
+    compared, steps, known = 0, {}, list[dict[int, set[tuple[str, str]]]]()
     for number, held in sorted(models.items()):
-        contents = {rank: told.tensors for rank, told in held.items()}
-        if len(held) < 2 or contents in known:  # the same model, wrapped a second time
+        contents = {rank: _contents(told) for rank, told in held.items()}
+        again = (all(contents[rank] <= one.get(rank, set()) for rank in contents) for one in known)
+        if len(held) < 2 or any(again):  # the same model, wrapped a second time, or as its optimizer holds it
             continue
         known.append(contents)
         steps = {rank: told.step for rank, told in held.items()}
@@ -185,6 +187,14 @@ def _by_model(told: Mapping[int, Sequence[verbs.Model]]) -> Held:
         for one in ones:
             models[one.model][rank] = one
     return models
+
+
+def _contents(model: verbs.Model) -> set[tuple[str, str]]:
+    """Names, without those of wrappers, and digests: of a wrapper they are those of its inner module."""
+    return {
+        (".".join(p for p in str(name).split(".") if p not in _WRAPPERS), repr(digest))
+        for name, digest, _ in model.tensors
+    }
 
 
 def _differences(

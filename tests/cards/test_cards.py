@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ from tests.recordings.scenario import FOLDER, diagnosed
 
 HERE = Path(__file__).parent
 CARDS = sorted(path.stem for path in HERE.glob("DDP*.txt"))
+SOURCES = {name: (HERE / f"{name}.txt").read_text().partition("\n")[0] for name in CARDS}
+WRITTEN = {source.removeprefix("written/") for source in SOURCES.values() if source.startswith("written/")}
 PATIENCE = 1.0  # shorter than the run of any recording
 
 
@@ -57,12 +60,23 @@ def test_a_card_is_plain_english(name):
     assert idiom(said) + disagreements(" ".join(said.split())) == []
 
 
+@pytest.mark.parametrize("name", CARDS)
+def test_no_place_is_named_three_times(name):
+    """Once in the margin of the source, and once more at most."""
+    for card in re.split(r"\n(?=\S.*\n)", (HERE / f"{name}.txt").read_text()):
+        marked = re.findall(r"^ +\S.* (?:->| >) +(\d+) \| ", card, re.MULTILINE)
+        named = re.findall(r"[\w-]+\.py:(\d+)\b", card)
+        assert {line: count for line, count in Counter(marked + named).items() if count > 2} == {}
+
+
 def test_each_finding_has_a_card():
     """A code that only messages of torch lead to is declared nowhere: its texts are those of ``rules/messages``."""
     assert sorted({name.partition("-")[0] for name in CARDS}) == sorted(declared())
 
 
 def test_a_title_is_short():
+    """Of all recorded findings, and of those that are written."""
     found = [one for path in FOLDER.rglob("*.json") for one in json.loads(path.read_text())["findings"]]
+    found += [one for name in WRITTEN for one in shown(f"written/{name}")[0].to_json()["findings"]]
     long = {one["code"]: one["summary"] for one in found if len(one["summary"].split()) > MOST_WORDS}
     assert long == {}

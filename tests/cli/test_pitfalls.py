@@ -12,7 +12,19 @@ from ddpnb.recording.protocol import FORK
 def test_list(capsys):
     assert main(["pitfalls"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(pitfalls.names()) and any("barrier-under-if" in line for line in lines)
+    listed = [line for line in lines if line.startswith(" ")]
+    assert len(listed) == len(pitfalls.names()) and "barrier-under-if" in listed[0] and " easy " in listed[0]
+    assert [line for line in lines if line not in listed][:2] == ["3 collectives", "4 model and gradients"]
+
+
+def test_list_what_has_some_words(capsys):
+    assert main(["pitfalls", "list", "barrier", "easy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[0] == "3 collectives"
+        and 1 < len(lines) < 12
+        and all("DDP" in line for line in lines[1:] if line[0] == " ")
+    )
 
 
 def test_show(capsys):
@@ -27,7 +39,9 @@ def test_show(capsys):
         (["show"], "needs the name of a pitfall"),
         (["run", "barier-under-if"], "Did you mean barrier-under-if"),
         (["show", "../../etc"], "there is no pitfall"),
-        (["list", "more"], "takes no other arguments"),
+        (["list", "no-such-words"], "no pitfall has the words 'no-such-words'"),
+        (["list", "--fixed"], "takes no --fixed"),
+        (["show", "barrier-under-if", "unused-head"], "needs the name of a pitfall"),
     ],
 )
 def test_wrong_use(capsys, arguments, words):
@@ -46,4 +60,5 @@ def test_run_broken(cli, monkeypatch):
 @pytest.mark.full
 @pytest.mark.world
 def test_run_fixed(cli):
-    assert cli("pitfalls", "run", "barrier-under-if", "--fixed").returncode == 0
+    fixed = cli("pitfalls", "run", "barrier-under-if", "--fixed")
+    assert fixed.returncode == 0 and "What was fixed: " in fixed.stderr and "+++ fixed.py" in fixed.stderr

@@ -52,6 +52,8 @@ def test_explain_opens_and_closes(desk):
 
 def test_the_lesson_of_the_finding(desk):
     assert "what to look at" in does(desk, "lesson")
+    closing = [action for action, _ in Reading(desk.html).actions if action in ("close story", "close finding")]
+    assert closing == ["close story"]
     assert "what to look at" not in does(desk, "close story")
 
 

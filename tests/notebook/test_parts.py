@@ -40,16 +40,13 @@ def test_the_card_says_the_finding_as_a_terminal_would():
     assert FOUND.errors[0].code in card.html and "Rank 1 never calls the all_reduce" in card.text
 
 
-def test_where_ranks_part_stands_once_below_the_cards():
+def test_where_ranks_part_stands_once_in_the_cards():
     finding = replace(FOUND.findings[0], parting=SKIPS)
     found = replace(FOUND, findings=(finding, replace(finding, summary="A consequence.")))
     shown = Card(found)
-    assert "if not batch" not in shown.html + shown.text and "A consequence." in shown.text
-    assert Reading(shown.fork.html).text.count("if not batch:") == shown.fork.text.count("if not batch:") == 1
+    assert Reading(shown.html).text.count("if not batch:") == shown.text.count("if not batch:") == 1
     assert cards.text(found).count("if not batch:") == Reading(cards.html(found)).text.count("if not batch:") == 1
-    assert [one.label for one in parts(HUNG, found)[:3]] == ["diagnosis", "where ranks part", "rank board"]
-    shown.show_diagnosis(FOUND)
-    assert shown.fork.html == shown.fork.text == ""
+    assert [one.label for one in parts(HUNG, found)[:2]] == ["diagnosis", "rank board"]
 
 
 def test_a_card_of_nothing_shows_nothing():

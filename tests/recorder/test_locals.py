@@ -319,7 +319,12 @@ def test_a_script_may_put_anything_in_the_place_of_a_module(monkeypatch, instead
 
 def test_what_ipython_keeps_beside_the_variables_of_cells_is_left_out():
     namespace = {"_ih": [""], "_oh": {}, "_dh": [], "In": [""], "Out": {}, "_": 1, "__": 2, "_i": "", "_i1": "", "_12": 3,
-                 "exit": object(), "step": 4, "_mine": 5, "_i2x": 6}  # fmt: skip
+                 "exit": object(), "step": 4, "_mine": 5, "_i2x": 6,
+                 # by which ipyparallel calls what runs a cell
+                 "_e81c5b25_b18d65bd7731d1a6125f6e2b_20795_24_args": ({"environment": {}},),
+                 "_e81c5b25_b18d65bd7731d1a6125f6e2b_20795_24_kwargs": {},
+                 "_e81c5b25_b18d65bd7731d1a6125f6e2b_20795_24_result": None,
+                 "_0de6ff51604698_f": 1}  # fmt: skip
     namespace["sys"], namespace["describe_locals"] = sys, describe_locals
     exec("shown = describe_locals(sys._getframe())", namespace)
     assert namespace["shown"] == {"step": "4", "_mine": "5", "_i2x": "6"}

@@ -125,7 +125,7 @@ def test_nothing_that_is_said_is_taken_for_html(hostile):
     harmless(answers.html(Answer((short,), hostile)))
     harmless(controls.launcher(4, ["gloo"], [(short, hostile)], busy=short, said=hostile))
     harmless(controls.hold(4, [hostile], enabled=True))
-    harmless(controls.runs([(short, short)], [short], enabled=True, going=True))
+    harmless(controls.runs({short: [(short, short, short)]}, [short], enabled=True, going=True))
     harmless(controls.picture(b"x", short))
 
 
@@ -165,7 +165,11 @@ def test_why_the_last_launch_failed_is_an_alert():
 
 
 def test_scripts_and_pitfalls_can_be_run():
-    page = Reading(controls.runs([("early-return", "DDP301 early return")], ["train.py"], enabled=True, going=False))
+    page = Reading(
+        controls.runs(
+            {"3 collectives": [("early-return", "early return", "DDP301")]}, ["train.py"], enabled=True, going=False
+        )
+    )
     assert page.fields == {"script", "arguments", "name"}
     assert [one["data-action"] for one in page.all("form")] == ["run", "pitfall"]
     assert [(action, values.get("fixed")) for action, values in page.actions] == [
@@ -179,7 +183,7 @@ def test_scripts_and_pitfalls_can_be_run():
 
 
 def test_while_a_run_goes_on_it_can_be_ended_and_stories_can_be_read():
-    page = Reading(controls.runs([], [], enabled=False, going=True))
+    page = Reading(controls.runs({}, [], enabled=False, going=True))
     assert usable(page) == ["browse", "release", "story"]
 
 

@@ -26,7 +26,7 @@ def options(page, name):
 
 def chosen(page):
     """The form as it is sent when nobody has changed it."""
-    values = {one["name"]: one["value"] for one in page.all("input") if one.get("type") != "checkbox"}
+    values = {one["name"]: one["value"] for one in page.all("input") if one.get("type") != "checkbox" and "name" in one}
     return {**values, "kind": page.all("form")[0]["data-key"], "op": ""}
 
 

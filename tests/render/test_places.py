@@ -10,10 +10,11 @@ from ddpnb.recording.calls import Site
 from ddpnb.recording.findings import Finding, Hint
 from ddpnb.recording.phrases import undecided
 from ddpnb.render import as_text, card
-from ddpnb.render.places import FileNames, evidence, places
+from ddpnb.render.places import FileNames, evidence, open_question, places
 from ddpnb.rules.finding_types import type_of
 from tests.render.findings import CALL, USUAL, hang
-from tests.render.partings import FILE, SKIPS, at
+from tests.render.partings import FILE, SKIPS, SOURCE, at
+from tests.render.reading import Reading
 
 
 def said(finding: Finding) -> list[str]:
@@ -67,7 +68,9 @@ def test_the_path_of_a_file_stands_once_in_a_card(shown):
     )
     text = shown(finding).replace("`", "")  # of Markdown
     assert text.count(path) == 1
-    assert text.index(path) < text.index("Rank 0 is at steps.py:91.") < text.index("Change steps.py:90.")
+    assert text.index("Rank 1 waits at steps.py:9.") < text.index(path) < text.index("Change steps.py:90."), (
+        "not in the title"
+    )
 
 
 # -- the order of the evidence
@@ -76,8 +79,76 @@ def test_the_path_of_a_file_stands_once_in_a_card(shown):
 def test_that_nothing_tells_who_is_at_fault_is_said_last():
     sides = ((0,), (1,))
     (tie,) = undecided(sides)
-    assert evidence(replace(USUAL, sides=sides, evidence=("first", tie, "second"))) == ("first", "second", tie)
-    assert evidence(replace(USUAL, evidence=("first", tie))) == ("first", tie)
+    tied = replace(USUAL, sides=sides, evidence=("first", tie, "second"))
+    assert (evidence(tied), open_question(tied)) == (("first", "second"), [tie])
+    assert card.text(hang(tied)).rstrip().endswith(tie)
+    untied = replace(USUAL, evidence=("first", tie))
+    assert (evidence(untied), open_question(untied)) == (("first", tie), [])
+
+
+def test_what_is_true_of_several_ranks_is_said_once():
+    said = (
+        "Rank 0: gloo.",
+        "Rank 1: gloo.",
+        "Rank 0 is blocked.",
+        "Rank 2: nccl.",
+        "Rank 1 is blocked.",
+        "Rank 3 is blocked.",
+    )
+    assert evidence(replace(USUAL, evidence=said)) == (
+        "Ranks 0 and 1: gloo.",
+        "Rank 0 is blocked (ranks 1 and 3 too).",
+        "Rank 2: nccl.",
+    )
+
+
+# -- the source
+
+
+QUOTED = replace(
+    USUAL,
+    where=((1, at(9)), (0, at(11)), (3, at(11))),
+    collective=replace(CALL, site=at(11)),
+    hint=Hint(FILE, 8, "it decides"),
+)
+
+
+def test_the_lines_of_the_places_are_shown_with_what_ranks_did_there():
+    shown = card.text(hang(QUOTED.quoted({FILE: SOURCE})))
+    assert "possible cause ->  8 |     if not batch:" in shown
+    assert "rank 1 last here ->  9 |         continue" in shown
+    assert "ranks 0, 3 wait -> 11 |     loss.backward()" in shown
+    assert "where:" not in shown and shown.count("train.py") == 2, "the heading, and the possible cause"
+    page = Reading(card.html(hang(QUOTED.quoted({FILE: SOURCE}))))
+    assert "ranks 0, 3 wait" in page.text and "Where:" not in page.text
+    assert "ranks 0, 3 wait -> 11 |" in hang(QUOTED.quoted({FILE: SOURCE})).to_markdown()
+
+
+def test_lines_that_ranks_did_not_run_are_not_shown():
+    for finding in (QUOTED, QUOTED.quoted({FILE: SOURCE}, edited=[FILE]), QUOTED.quoted({"/other.py": SOURCE})):
+        assert finding.source == () and "where: rank 1 was last at" in card.text(hang(finding))
+
+
+def test_a_place_that_is_not_in_the_source_stays_named():
+    far = replace(QUOTED, where=(*QUOTED.where, (2, at(900)), (2, Site("/lib/x.py", 3, "f")))).quoted({FILE: SOURCE})
+    assert "where: rank 2: train.py:900, /lib/x.py:3" in card.text(hang(far))
+
+
+def test_where_the_ranks_part_other_places_are_marked_too():
+    found = replace(QUOTED, hint=None, culprits=(2,), waiting=(0, 1, 3), where=((2, at(9)), (0, at(11))), parting=SKIPS)
+    shown = card.text(hang(found.quoted({FILE: SOURCE})))
+    assert "ranks 0-3 part  >  8 | if not batch:" in shown and "rank 0 waits -> 11 | loss.backward()" in shown
+    assert "where:" not in shown
+
+
+def test_no_place_is_named_a_third_time():
+    names = FileNames([FILE], functions=["train"])
+    said = [words(names, f"Rank {rank} is blocked at {FILE}:3 in train.") for rank in range(3)]
+    assert said[1:] == ["Rank 1 is blocked at train.py:3 in train.", "Rank 2 is blocked."]
+    assert (
+        words(names, f"Rank 3 is at {FILE}:3, and then at {FILE}:4.") == "Rank 3 is at line 3, and then at train.py:4."
+    )
+    assert words(names, f"Rank 3 is at {FILE}:3 in training.") == "Rank 3 is at line 3 in training."
 
 
 # -- what ranks did

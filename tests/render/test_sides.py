@@ -24,9 +24,9 @@ def test_the_lines_around_with_the_ranks_that_came_there():
     assert lines(SKIPS) == [
         (6, "", "batch = next(it)"),
         (7, "", ""),
-        (8, "0-3", "if not batch:"),
-        (9, "2", "    continue"),
-        (10, "0, 1, 3", "loss = model(batch).sum()"),
+        (8, "ranks 0-3 part", "if not batch:"),
+        (9, "rank 2", "    continue"),
+        (10, "ranks 0, 1, 3", "loss = model(batch).sum()"),
     ]
     assert [line.role for line in shown.lines(SKIPS)] == ["", "", "", "error", "ok"]
     assert [line[0] for line in lines(SKIPS, 1)] == [8, 9, 10], "no empty line at an end"
@@ -40,7 +40,11 @@ def test_a_way_that_leads_far_away_is_shown_without_what_lies_between():
 
 
 def test_without_the_source_the_expression_remains():
-    assert lines(replace(SKIPS, source=())) == [(8, "0-3", "not batch"), (9, "2", ""), (10, "0, 1, 3", "")]
+    assert lines(replace(SKIPS, source=())) == [
+        (8, "ranks 0-3 part", "not batch"),
+        (9, "rank 2", ""),
+        (10, "ranks 0, 1, 3", ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_a_rank_that_left_what_it_had_done_before():
         ("rank 2", "line 9, for the first time in 15"),
         ("before", "line 10"),
     ]
-    assert [line[1] for line in lines(own)] == ["", "", "2", "2", "before"]
+    assert [line[1] for line in lines(own)] == ["", "", "rank 2", "rank 2", "before"]
 
 
 def test_after_equal_decisions_the_sides_differ_by_their_calls():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.recording.calls import Site
-from ddpnb.recording.stacks import Frame
+from ddpnb.recording.stacks import NOT_SHOWN, Frame
 from ddpnb.recording.verbs import Opened
 from ddpnb.render import as_html, as_text, variables
 from ddpnb.render.views.frame_variables import Row, SideBySide, opened, side_by_side
@@ -124,6 +124,39 @@ def test_what_differs_is_counted():
     assert "1 of 2 variables differs." in seen(laid({"a": "1", "step": "5"}, {"a": "1", "step": "6"})).text
     assert "No variable differs on ranks 0 and 1." in seen(laid({"a": "1"}, {"a": "1"})).text
     assert "The function has no variables yet." in seen(laid({}, {})).text
+
+
+@pytest.mark.parametrize(
+    ("value", "compared"),
+    [
+        ("tensor[4, 2] float32 cpu", False),
+        ("tensor[4, 2] float32 cuda:0", False),
+        ("[tensor[3] float32 cpu, 1]", False),
+        ("<train.Model>", False),
+        ("<list of 100>", False),
+        ("[1, 2, … 98 more]", False),
+        ("<not shown>", None),
+        ("tensor[4, 2] float32 cpu norm 2.01219", True),
+        ("tensor[1] float32 cpu = 0.5", True),
+        ("tensor[0] float32 cpu", True),
+        ("tensor[4, 0, 2] float32 cpu", True),
+        ("'<b> tensor[3] float32 cpu'", True),
+        ("<function main>", True),
+        ("{'a': [1, 2.5, None]}", True),
+        ("torch.Size([3, 4])", True),
+    ],
+)
+def test_what_was_not_compared_by_content_is_not_called_equal(value, compared):
+    value, compared = (NOT_SHOWN, False) if compared is None else (value, compared)
+    found = laid({"a": "1", "batch": value}, {"a": "1", "batch": value})
+    said = "No variable differs on ranks 0 and 1" + ("." if compared else "; not compared by content: batch.")
+    assert said in text(found) and said in seen(found).text
+    assert variables.summary(found) == f"main: n{said[1:]}"
+    assert "not compared" not in text(laid({"batch": f"{value} 1"}, {"batch": f"{value} 2"}))
+
+
+def test_one_rank_alone_is_compared_with_nothing():
+    assert "Only rank 0 is in main: nothing is compared." in text(laid({"a": "1"}))
 
 
 def test_objects_open_one_level_at_a_time():

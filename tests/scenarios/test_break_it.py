@@ -43,7 +43,7 @@ class Form(HTMLParser):
             if "checked" in given:
                 name = given["name"]
                 self.values[name] = ",".join(filter(None, (self.values.get(name), given["value"])))
-        elif tag == "input":
+        elif tag == "input" and "name" in given:
             self.values[given["name"]] = given.get("value") or ""
 
 

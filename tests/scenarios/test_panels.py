@@ -140,7 +140,7 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.sees(shown.parts["variables"].widget, "early_return")
     assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.parts["variables"].widget.unfolded == 1
     assert "DDP301" in shown.text and "waiting" in shown.text
-    assert shown.box.children[1:3] == (shown.card, shown.card.fork)
+    assert shown.box.children[1:3] == (shown.card, shown.board)
     desk.does("rank", rank=0)
     desk.sees(shown.detail, "all_reduce #1")
     desk.does("rank", rank=0)

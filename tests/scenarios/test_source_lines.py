@@ -52,7 +52,11 @@ def test_ranks_that_part_in_a_helper(world, tmp_path, monkeypatch):
     assert "ran: 0 1" in shown and "only rank" in shown
     parts = str(run.partings)
     assert parts.startswith("Ranks part at a decision: train_of_lines.py:10")
-    assert "        1 -> 11 |     continue\n  0, 2, 3 -> 12 |" in parts and "checks_of_lines.py:2" in parts
+    assert (
+        "rank 1 -> 11 |     continue\n" in parts
+        and "ranks 0, 2, 3 -> 12 |" in parts
+        and "checks_of_lines.py:2" in parts
+    )
     assert str(world.partings()) == parts
     world.save("hang.ddpnb")
     (tmp_path / "checks_of_lines.py").write_text("# another text\n")

@@ -23,6 +23,7 @@ class Ranks:
         self.models = models
         self.hashes: tuple[str, ...] = ()
         self.wrapped_twice = False
+        self.of_optimizer = ()  # the names of the tensors by which its optimizer knows the model
         self.asked: list[str] = []
         self.turn = [10.0 + rank for rank in range(len(tensors))]
         self.wanted: dict[tuple[int, int], int] = {}
@@ -41,6 +42,8 @@ class Ranks:
     def _held(self, rank, model):
         own = 0 if self.wrapped_twice else model
         told = [[name, hash((*v, own)), sum(x * x for x in v) ** 0.5] for name, v in self.tensors[rank].items()]
+        if model and self.of_optimizer:
+            told = [[f"module.{name}", *rest] for name, *rest in told if name in self.of_optimizer]
         return verbs.Model(
             model=model,
             hash=self.hashes[rank] if self.hashes else "",
@@ -92,6 +95,13 @@ def test_a_tensor_that_differs():
         "w: ranks 0, 1 and 3 | rank 2; largest difference 0.25; norm 2.23607 on 0, 2.23607 on 1, 2.46221 on 2, 2.23607 on 3"
     )
     assert not found and "1 of 2 tensors differ" in str(found)
+
+
+@pytest.mark.parametrize("names", [("w", "b"), ("w",)])
+def test_a_wrapper_and_its_inner_module_are_counted_once(names):
+    ranks = Ranks(SAME, ODD, models=2)
+    ranks.wrapped_twice, ranks.of_optimizer = True, names
+    assert str(compare(ranks, [0, 1])).startswith("1 of 2 tensors differ\n  w: rank 0 | rank 1;")
 
 
 def test_digests_of_different_kinds_are_not_compared():

@@ -10,6 +10,7 @@ from ddpnb import pitfalls
 from ddpnb.notebook import folders
 from ddpnb.notebook.part import Context, Part
 from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.recording.findings import Diagnosis
 from ddpnb.render import controls, lesson, script_chooser
 
 _SCRIPTS = 200  # that are offered
@@ -57,7 +58,7 @@ class WhatToRun(Part[Fragment]):
         self._shown = shown
         scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
         free = head.alive and not head.in_run and not head.busy
-        stories = [(one.name, one.title) for one in pitfalls.all_of()]
+        stories = lesson.offered(pitfalls.by_chapter())
         of_script, of_pitfall = answers
         self.widget.show(
             controls.runs(
@@ -82,6 +83,16 @@ class Lesson(Part[Fragment]):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.widget = Fragment(label="lesson", on_action=self.take)
+        self._of: object = None  # the run of a fixed script that was shown
+
+    def outcome_known(self, diagnosis: Diagnosis | None) -> None:
+        """After a fixed script: what was changed."""
+        ran = self.context.actions.fixed
+        if ran is None or diagnosis is None or ran is self._of or ran[0] is not self.context.world.last_run:
+            return
+        self._of, story = ran, ran[1]
+        shown = lesson.repaired(story.title, story.fix, story.difference, ok=diagnosis.outcome == "ok")
+        self.widget.show(shown, f"{story.fix}\n\n{story.difference}")
 
     def act(self, action: str, values: Mapping[str, str]) -> bool:
         if action == "close story":

@@ -39,7 +39,15 @@ class Fragment(View):
     """
 
     _esm = module(
-        "connection.js", "keys.js", "patch.js", "sanitize.js", VIEWER, "places.js", "filter.js", "fragment.js"
+        "connection.js",
+        "keys.js",
+        "patch.js",
+        "sanitize.js",
+        VIEWER,
+        "places.js",
+        "copy.js",
+        "filter.js",
+        "fragment.js",
     )
     _css = styles()
     html = traitlets.Unicode("").tag(sync=True)

@@ -11,7 +11,7 @@ from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.view import Action
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.recording import Recording
-from ddpnb.render import as_html, as_text, board, card, markup, parting, source_lines, variables
+from ddpnb.render import as_html, as_text, board, card, markup, source_lines, variables
 from ddpnb.render.views import board as boards
 from ddpnb.render.views import frame_variables
 from ddpnb.render.views.frame_variables import SideBySide
@@ -19,16 +19,12 @@ from ddpnb.render.views.source_lines import SourceView, source_view
 
 
 class Card(Fragment):
-    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix.
-
-    ``fork``: a widget of its own, to be shown below, with where the ranks part.
-    """
+    """The diagnosis: what happened, on which ranks, where, the evidence, and the fix."""
 
     def __init__(
         self, diagnosis: Diagnosis | None = None, on_action: Action | None = None, *, headline: bool = True
     ) -> None:
         super().__init__(label="diagnosis", on_action=on_action)
-        self.fork = Fragment(label="where ranks part")
         self._headline = headline
         self._drawing = threading.RLock()  # what is below the findings changes on other threads than the findings
         self.diagnosis: Diagnosis | None = None
@@ -48,11 +44,9 @@ class Card(Fragment):
             self.diagnosis, self._of = diagnosis, of
             if diagnosis is None or not (diagnosis.findings or diagnosis.settled):
                 self.show("")
-                self.fork.show("")
                 return
-            html = card.html(diagnosis, headline=self._headline, below=self.below, parted=False)
-            text = card.text(diagnosis, parted=False)
-            self.fork.show_blocks(*parting.forks(diagnosis.findings))
+            html = card.html(diagnosis, headline=self._headline, below=self.below)
+            text = card.text(diagnosis)
             heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
             self.show(heading + html, f"{of}\n{text}" if of else text)
 

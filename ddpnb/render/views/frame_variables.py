@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +19,13 @@ _EMPTY = ("{}", "[]", "()")
 _SHUT = (*_PROGRAM, "<int of", "<ndarray", "<slice", "<set of", "<frozenset of")
 
 
+_TEXTS = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+# A tensor with elements of which neither a value nor the norm is given, an object by its class, and what was cut.
+_KIND_ONLY = re.compile(
+    r"\w\[(?!(?:\d+, )*0(?:, \d+)*\])[\d, ]*\] [a-z]\w* [a-z]+(?::\d+)?(?! = | norm |[\w:])|<(?!module |function |class )[\w.]|…"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One variable. ``values``: its text on each rank that has it."""
@@ -29,6 +37,13 @@ class Row:
     @property
     def differs(self) -> bool:
         return len(self.values) < self.ranks or len({*self.values.values()} - {NOT_SHOWN}) > 1
+
+    @property
+    def uncompared(self) -> bool:
+        """Whether all that is known to be equal is what kind of thing it is: a tensor by its shape, an object by its class."""
+        if self.differs or len(self.values) < 2 or self.is_program:
+            return False
+        return any(text == NOT_SHOWN or _KIND_ONLY.search(_TEXTS.sub("''", text)) for text in self.values.values())
 
     @property
     def is_program(self) -> bool:
@@ -62,6 +77,10 @@ class SideBySide:
     @property
     def differing(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.differs)
+
+    @property
+    def uncompared(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.uncompared)
 
 
 def side_by_side(recording: Recording, depth: int = 0) -> SideBySide | None:

@@ -70,8 +70,9 @@ class Page:
 
     @property
     def parts(self) -> tuple[tuple[str, str], ...]:
-        """Heading and text of every part after ``what``, in order, without ``see_also``."""
-        return tuple((heading, getattr(self, field)) for heading, field in PARTS.items() if field != "see_also")
+        """Heading and text of every part after ``what``, as it is read: the fix first. Without ``see_also``."""
+        fields = {field: heading for heading, field in PARTS.items() if field != "see_also"}
+        return tuple((heading, getattr(self, field)) for field, heading in {"fix": fields["fix"], **fields}.items())
 
 
 def read(text: str) -> Page:

@@ -13,7 +13,7 @@ from ddpnb.recording.findings import Finding
 from ddpnb.recording.split import by_value
 from ddpnb.recording.stacks import Frame
 from ddpnb.rules.causes.frameworks import framework_call
-from ddpnb.rules.rule import Draft, refined
+from ddpnb.rules.rule import Draft, refined, title
 
 _INSTALLED = re.compile(r".*/(?:site|dist)-packages(?=/)")
 _OWN = ("/torch/", "/ddpnb/")
@@ -43,11 +43,19 @@ def parted(standings: Mapping[int, Standing], finding: Finding) -> Draft | None:
         f"{phrases.ranks(side, not number)} {phrases.verb(side, 'is', 'are')} in {called}()"
         for number, (called, side) in enumerate(sides.items())
     )
+    whole = f"{ways}, called by {function}() inside {site}: their calls were matched."
+    short = f"{phrases.ranks(ranks, True)} took different ways in {function}() inside {site}: their calls were matched."
+    said = title(whole, f"{ways}, called by {function}() inside {site}.", short)
     lines = (f"Rank {rank}: {frame} in {frame.function}()." for rank, frame in list(at.items())[:_SHOWN])
     return refined(
         finding,
-        summary=f"{ways}, called by {function}() inside {site}: the ranks took different ways there, and their calls were matched.",
-        evidence=(*phrases.observed(finding), *lines, *phrases.undecided(finding.sides)),
+        summary=said,
+        evidence=(
+            *([f"{ways}."] if said == short else []),
+            *phrases.observed(finding),
+            *lines,
+            *phrases.undecided(finding.sides),
+        ),
         remedy=f"What decides the way through {function}() must be the same on all ranks: a callback that stops the training, or a "
         "number of steps, say. all_reduce it first.",
         certainty="likely",

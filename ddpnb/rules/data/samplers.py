@@ -105,6 +105,7 @@ def _settings_differ(
         title(
             f"The {sampler} {has}, {values[apart.culprits[0]]} instead of {usual}: {rest}",
             f"The {sampler} {has}: {rest}",
+            f"The {sampler} {has}.",
         )
         if apart.culprits
         else f"The samplers of {phrases.ranks(sorted(values))} have different {several}: {rest}",

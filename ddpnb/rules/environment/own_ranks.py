@@ -14,7 +14,7 @@ from ddpnb.recording.facts.stacks import frames_of
 from ddpnb.recording.findings import Finding
 from ddpnb.recording.recording import RankRecord
 from ddpnb.rules.causes.blocked import in_a_call
-from ddpnb.rules.rule import Draft, explained, findings_of, refine, rule
+from ddpnb.rules.rule import Draft, explained, findings_of, refine, rule, title
 
 _JOINING = re.compile(r"EADDRINUSE|address already in use|init_process_group|rendezvous", re.IGNORECASE)
 _PROCESSES = re.compile(r"/multiprocessing/|/subprocess\.py$")
@@ -34,14 +34,17 @@ def own_ranks(snap: Snapshot) -> Iterable[Draft]:
     processes = f"{sum(event.count for event in of_rank)} processes" if first.count > 1 else "processes"
     command = next(filter(None, (_command(event.command) for event in of_rank)), "python SCRIPT")
     yield Draft(
-        f"The script starts its ranks itself{phrases.at(first.site)} ({first.how}), on {phrases.ranks(ranks)}{times}. ddpnb does "
-        "not watch them.",
+        title(
+            f"The script starts its ranks itself{phrases.at(first.site)} ({first.how}){times}.",
+            f"The script starts its ranks itself{phrases.at(first.site)}{times}.",
+        ),
         ranks,
         "Prefix the command that starts the script without a launcher (in a cell of a notebook with ! before it): "
         f"ddpnb run -- {command}. Or remove the start of processes from the script, and let the launcher start the ranks.",
         starts.of(lambda events: events[0]),
         evidence=(
             f"Rank {rank} started {processes} with {first.how}{phrases.at(first.site)}, and did not call init_process_group itself.",
+            f"ddpnb does not watch the processes that {phrases.ranks(ranks)} started.",
             *(["What they run calls init_process_group, or is a launcher."] if first.joins else []),
         ),
         certainty="likely",

@@ -107,6 +107,8 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         evidence += _unnamed_exceptions(recording)
     everywhere = len(ranks) == len(recording.ranks) > 1 and ending.how == "raised" and ending.exception != "Released"
     did = _what(records[0], phrases.verb(ranks, "was", "were"))
+    if ending.how == "raised" and ending.exception and len({_what(record) for record in records}) > 1:
+        did = f"raised {ending.exception}"  # each with a message of its own: see the evidence
     others_wait = waited_for(ranks, waiting)
     failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
     unsure = recording.report is not None and not set(ranks).isdisjoint(recording.report.unsure)

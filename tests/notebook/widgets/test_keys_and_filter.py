@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.view import module
-from ddpnb.render import board, controls
+from ddpnb.render import board, controls, faults, lesson
 from ddpnb.render.views.board import tiles
 from tests.notebook.widgets.standin import load, page_in, show
 from tests.rules.recordings import Rank, Script, record
@@ -122,3 +124,31 @@ def test_numbers_ask_for_ranks(chromium, text, ranks):
             text,
         )
         assert found == ranks
+
+
+def test_a_list_is_narrowed_to_what_was_typed(chromium):
+    with page_in(chromium) as page:
+        show(page, Fragment(faults.faults("skip", 2), label="faults"))
+        search, select = page.get_by_label("search: fault"), page.get_by_label("fault", exact=True)
+        every = select.locator("option").count()
+        search.fill("nan loss")
+        assert select.locator("option:not([hidden])").count() < every
+        expect(select).to_have_value("nan loss")
+        expect(page.locator("[data-narrowed]")).to_have_text(re.compile(rf"^\d+ of {every}$"))
+        search.press("Enter")
+        search.fill("")
+        assert select.locator("option:not([hidden])").count() == every
+        expect(select).to_have_value("nan loss")
+        actions = [one["action"] for one in page.evaluate("window.sent ?? []")]
+        assert "inject" not in actions
+
+
+def test_code_is_copied_without_the_numbers_of_its_lines(chromium):
+    with page_in(chromium) as page:
+        show(page, Fragment(lesson.numbered("first\nsecond", "code"), label="lesson"))
+        page.evaluate(
+            "navigator.clipboard ? (navigator.clipboard.writeText = (text) => Promise.resolve((window.copied = text))) : Object.defineProperty(navigator, 'clipboard', { value: { writeText: (text) => Promise.resolve((window.copied = text)) } })"
+        )
+        page.get_by_role("button", name="copy").click()
+        expect(page.get_by_role("button", name="copied")).to_be_visible()
+        assert page.evaluate("window.copied") == "first\nsecond"

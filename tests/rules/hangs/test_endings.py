@@ -353,3 +353,15 @@ def test_a_rank_that_a_launcher_ends_after_a_watchdog_ended_another_one_is_no_ro
         other.passes(1, "later")
     errors, _ = diagnosed(own, other.dies(-signal.SIGTERM))
     assert errors[0] == ("DDP301", (1,))
+
+
+def test_of_messages_that_differ_the_title_names_none():
+    (one,) = findings(*(Rank(rank, 3).raises("KeyError", f"'a{rank}'", line(5)) for rank in range(3)))
+    assert one.summary == "Ranks 0, 1 and 2 raised KeyError." and "raised KeyError: 'a2'" in " ".join(one.evidence)
+    (one,) = findings(*(Rank(rank, 3).raises("KeyError", "'a'", line(5)) for rank in range(3)))
+    assert one.summary == "Ranks 0, 1 and 2 raised KeyError: 'a'."
+
+
+def test_a_script_that_python_cannot_read():
+    (one,) = findings(*(Rank(rank, 2).raises("SyntaxError", "invalid syntax", line(5)) for rank in range(2)))
+    assert one.remedy.startswith("Correct this line")

@@ -45,3 +45,26 @@ export function filterTiles(body) {
   const stops = left.map((tile) => tile.querySelector("[data-stop]"));
   if (stops.length && !stops.some((stop) => stop.tabIndex === 0)) stops[0].tabIndex = 0;
 }
+
+/**
+ * Narrow a list to the options in which all words occur that were typed beside it, and choose the first of them if the one
+ * that was chosen is not among them. @param {HTMLElement} body
+ */
+export function narrowLists(body) {
+  for (const field of body.querySelectorAll("input[data-narrow]")) {
+    const select = field.closest("form")?.elements[field.dataset.narrow];
+    if (!select) continue;
+    const words = field.value.toLowerCase().split(/\s+/);
+    const has = (option) => words.every((word) => `${option.textContent} ${option.dataset.words ?? ""}`.toLowerCase().includes(word));
+    const options = [...select.options];
+    for (const option of options) option.hidden = option.disabled = !has(option);
+    for (const group of select.querySelectorAll("optgroup")) group.hidden = ![...group.children].some((one) => !one.hidden);
+    const left = options.filter((option) => !option.hidden);
+    const note = left.length === options.length ? "" : `${left.length} of ${options.length}`;
+    const said = field.parentElement.querySelector("[data-narrowed]");
+    if (said.textContent !== note) said.textContent = note;
+    if (!left.length || left.includes(select.selectedOptions[0])) continue;
+    select.value = left[0].value;
+    if (document.activeElement === field) select.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+}

@@ -1,6 +1,7 @@
 // A fragment: shows the HTML that Python has rendered, and tells Python what somebody does with it.
 import { connection, follow, tell } from "./connection.js";
-import { filterTiles } from "./filter.js";
+import { copyCode } from "./copy.js";
+import { filterTiles, narrowLists } from "./filter.js";
 import { keepKeys, showKeys } from "./keys.js";
 import { replace } from "./patch.js";
 import { followLinks } from "./places.js";
@@ -74,6 +75,7 @@ function render({ model, el }) {
     body.classList.remove("off");
     follow(body);
     filterTiles(inside);
+    narrowLists(inside);
     scrollers();
     tick();
   };
@@ -105,6 +107,7 @@ function render({ model, el }) {
   const act = (element, form) => {
     if (!element || element.disabled || element.getAttribute("aria-disabled") === "true") return;
     if (element.dataset.action === "keys") showKeys(body);
+    else if (element.dataset.action === "copy code") copyCode(element);
     else {
       element.classList.add("sent"); // at once: Python's answer may take a moment
       setTimeout(() => element.classList.remove("sent"), SENT_MS);
@@ -118,7 +121,7 @@ function render({ model, el }) {
     if (element && element.nodeName !== "FORM" && !element.dataset.change) act(element, element.closest("form"));
   };
   const entered = (event) => {
-    const form = event.key === "Enter" && event.target.nodeName === "INPUT" ? event.target.closest("form[data-action]") : null;
+    const form = event.key === "Enter" && event.target.nodeName === "INPUT" && !event.target.dataset.narrow ? event.target.closest("form[data-action]") : null;
     if (form) act(form, form);
   };
   const changed = (event) => {
@@ -156,7 +159,7 @@ function render({ model, el }) {
   body.addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("keydown", entered);
   body.addEventListener("change", changed);
-  body.addEventListener("input", () => filterTiles(inside));
+  body.addEventListener("input", ({ target }) => (target.dataset.narrow ? narrowLists(inside) : filterTiles(inside)));
   body.addEventListener("keydown", walked);
   const opened = () => {
     if (model.get("folds")) body.firstChild.open = model.get("unfolded") > 0;
