@@ -561,8 +561,8 @@ MUTANTS = (
     Mutant(
         "second-click-acts-twice",
         "notebook/tasks.py",
-        "            if what in self._going and not again:\n                return\n",
-        "            if what in self._going and again:\n                return\n",
+        "            if what in self._going and not again:\n                return False\n",
+        "            if what in self._going and again:\n                return False\n",
         "a double click on step makes two steps",
         ("notebook/test_tasks.py",),
     ),

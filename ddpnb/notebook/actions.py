@@ -13,6 +13,7 @@ from ddpnb.notebook import asked
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
+from ddpnb.recording.holds import Place
 from ddpnb.world.breakpoints import Holding
 from ddpnb.world.faults import Injection
 from ddpnb.world.live import LiveRanks
@@ -22,6 +23,7 @@ from ddpnb.world.world import World
 Values = Mapping[str, str]
 _Armed = TypeVar("_Armed", Holding, Injection)
 _STEP_S = 5.0
+_PRESSED = 4  # keys for a step that may be pressed ahead
 
 
 class Actions:
@@ -37,6 +39,8 @@ class Actions:
         self.world = world
         self.tasks = tasks
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
+        self._arming = threading.Lock()  # of holds at lines, one after the other
+        self._stepping, self._steps = threading.Lock(), threading.Semaphore(_PRESSED)
         self._holds: list[tuple[Holding, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
@@ -45,8 +49,10 @@ class Actions:
         self._does: dict[str, tuple[str, Callable[[Values], Any]]] = {
             "hold": ("holding", lambda _: self._hold()),
             "hold at": ("holding", self._hold_at),
+            "hold line": ("holding at a line", self._hold_line),
             "unhold": ("removing a hold", self._unhold),
             "step": ("stepping", self._step),
+            "next step": ("stepping", self._step_next),
             "resume": ("resuming", lambda values: world.resume(asked.ranks(values))),
             "release": ("releasing", lambda _: str(world.release())),
             "restart": ("restarting ranks", self._restart),
@@ -76,7 +82,8 @@ class Actions:
                 self._looked()
 
         # Steps of start-up are made beside one another: one that waits is what the next one is for.
-        self.tasks.start(what, work, place, again=action in ("release", "step these"))
+        # Each line has its own hold, and a key that is pressed for each step makes them one after the other.
+        self.tasks.start(what, work, place, again=action in ("release", "next step", "step these", "hold line"))
         return True
 
     @property
@@ -158,6 +165,22 @@ class Actions:
         self._add(self._holds, holding, until)
         return f"Armed: {holding}."
 
+    def _hold_line(self, values: Values) -> str:
+        """Arm a hold at a line of a file, or remove those that are armed there."""
+        file, line = values.get("file", ""), asked.whole(values, "line") or 1
+        with self._arming:
+            places = [(one, Place.read(one.hold.line)) for one in self.holds if one.hold.line]
+            there = [one for one, place in places if place.line == line and place.is_of(file)]
+            for one in there:
+                one.remove()
+                self._drop(self._holds, one)
+            if there:
+                return f"Removed: {', '.join(map(str, there))}."
+            until = self._end()
+            holding = self.world.hold(line=f"{file}:{line}", ranks=asked.ranks(values))
+            self._add(self._holds, holding, until)
+        return f"Armed: {holding}."
+
     def _unhold(self, values: Values) -> None:
         number = asked.whole(values, "number", 0)
         armed = self.holds
@@ -165,9 +188,19 @@ class Actions:
             armed[number].remove()
             self._drop(self._holds, armed[number])
 
+    def _step_next(self, values: Values) -> None:
+        """A step of those whose key is pressed again before the one before is made."""
+        if not self._steps.acquire(blocking=False):
+            return  # as many wait as anybody presses ahead
+        try:
+            with self._stepping:
+                self._step(values)
+        finally:
+            self._steps.release()
+
     def _step(self, values: Values) -> None:
-        number, ranks = asked.whole(values, "n") or 1, asked.ranks(values)
-        self.world.step(number, ranks=ranks, timeout=_STEP_S, how=values.get("how") or "collective")
+        count, how = asked.whole(values, "n") or 1, values.get("how", "") or "collective"
+        self.world.step(count, ranks=asked.ranks(values), timeout=_STEP_S, how=how)
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():

@@ -11,6 +11,7 @@ from ddpnb.notebook.live import Live, Picture
 from ddpnb.notebook.panel import Panel
 from ddpnb.notebook.part import Context
 from ddpnb.notebook.parts import PARTS
+from ddpnb.notebook.parts.rank import RankDebugger
 from ddpnb.notebook.run_actions import RunActions
 from ddpnb.notebook.state import present_state
 from ddpnb.notebook.tasks import Tasks
@@ -55,8 +56,10 @@ class Dashboard(Panel):
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
         self.detail = Fragment(label="what was chosen", on_action=self._act)
-        self.parts = {part.name: part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds}
-        shown = [part.widget for part in self.parts.values()]
+        self.rank = RankDebugger(self._context)
+        unfold = (part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds)
+        self.parts = {part.name: part for part in (self.rank, *unfold)}
+        shown = [part.widget for part in self.parts.values() if part is not self.rank]
         self._beating = (self.head, self.timeline, self.board, *shown)
         super().__init__(
             (
@@ -64,6 +67,7 @@ class Dashboard(Panel):
                 self._run_actions.report,
                 self.card,
                 self.board,
+                self.rank.widget,
                 self.timeline,
                 self.detail,
                 *shown,
@@ -117,7 +121,7 @@ class Dashboard(Panel):
         if self._context.shown is not None:  # an earlier run: nothing of it changes
             self._tasks.draw()
             return
-        self.board.show_tiles(now.tiles, recording)
+        self._show_board()
         if picture.fresh:
             name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
             self.timeline.begin(recording, diagnosis, name, began_ns)
@@ -160,9 +164,9 @@ class Dashboard(Panel):
             return
         diagnosis = run.diagnosis
         self.card.show_diagnosis(diagnosis, f"Run {run.number} ({run.what}), as it was: {controls.words(run.outcome)}")
-        self.board.show_recording(recording, diagnosis)
+        self._show_board()
         self.timeline.show(recording, diagnosis)
-        self.detail.show(board.detail(recording, self.board.chosen))
+        self._show_detail()
         self._show_recording(recording, diagnosis)
         self._tasks.draw()
 
@@ -175,14 +179,18 @@ class Dashboard(Panel):
             over = f"Last run ({run.number}): {controls.words(now.last)}" if run is not None and now.over else ""
             self.card.show_diagnosis(diagnosis, over)
 
+    def _show_board(self) -> None:
+        """The ranks as they are now, or as they were in the run that is shown; the chosen one is pressed."""
+        self.board.chosen = self.rank.widget.chosen
+        run, now = self._context.shown, self._context.present
+        if run is not None and run.recording is not None:
+            self.board.show_recording(run.recording, run.diagnosis)
+        elif now is not None:
+            self.board.show_tiles(now.tiles, now.recording)
+
     def _show_detail(self) -> None:
-        """The last calls of the chosen rank, or the call that was selected in the time line."""
-        if self._call is not None:
-            self.detail.show(board.call(*self._call))
-        elif self._context.shown is not None and self._context.shown.recording is not None:
-            self.detail.show(board.detail(self._context.shown.recording, self.board.chosen))
-        elif self._context.present is not None:
-            self.detail.show(board.detail(self._context.present.recording, self.board.chosen))
+        """The call that was selected in the time line."""
+        self.detail.show(board.call(*self._call) if self._call is not None else "")
 
     def _show_outcome(self, diagnosis: Diagnosis | None) -> None:
         """The outcome of a run is known, or another run has begun."""
@@ -199,10 +207,10 @@ class Dashboard(Panel):
 
     def _look_closer(self, now: Present) -> None:
         """Held ranks that stopped at another place: read their variables."""
-        stands = tuple((tile.ranks, tile.doing) for tile in now.tiles if tile.state in _LOOKED_AT)
-        if any(tile.state is RankState.HELD for tile in now.tiles) and stands != self._stood:
-            self._ask()
-        self._stood = stands
+        stands = tuple((tile.ranks, tile.doing, tile.site) for tile in now.tiles if tile.state in _LOOKED_AT)
+        held = any(tile.state is RankState.HELD for tile in now.tiles)
+        if not held or stands == self._stood or self._read():  # else they are being read at the place before
+            self._stood = stands
 
     def _refresh_controls(self) -> None:
         """Update the controls and the result of the last action; called by ``Tasks.draw``."""
@@ -251,17 +259,17 @@ class Dashboard(Panel):
     # -- what somebody does
 
     def _act(self, action: str, values: Mapping[str, str], place: str = "") -> None:
-        if self.actions.take(action, values, place) or self._run_actions.take(action, values):
+        if self._run_actions.take(action, values):
             return
         if action == "reconnect":
             self._reconnect()
             return
-        if any(part.act(action, values) for part in self.parts.values()):
+        if self.actions.take(action, values, place) or any(part.act(action, values) for part in self.parts.values()):
+            if self.board.chosen != self.rank.widget.chosen:
+                self._show_board()
             return
         if action == "why":
             self._tasks.start("diagnosing", self._why)
-        elif action == "rank" and values.get("rank", "").isdecimal():
-            self._choose(int(values["rank"]))
         elif action == "select":
             self._select(values)
 
@@ -294,16 +302,12 @@ class Dashboard(Panel):
         return f"{at} {'the same' if same else 'now'}: {codes}."
 
     def _ask(self) -> None:
-        """Read the stacks and variables of the ranks, or show those of the run that is over."""
-        ask = self._context.snapshot
-        self._tasks.start("reading stacks and variables", lambda: self._show_recording(*ask()), quiet=True)
+        self._read()
 
-    def _choose(self, rank: int) -> None:
-        """Show or hide the details of a rank."""
-        self.board.chosen = None if self.board.chosen == rank else rank
-        self._call = None
-        self._show_detail()
-        self._look()
+    def _read(self) -> bool:
+        """Read the stacks and variables of the ranks, or show those of the run that is over; False: that is being done."""
+        ask = self._context.snapshot
+        return self._tasks.start("reading stacks and variables", lambda: self._show_recording(*ask()), quiet=True)
 
     def _select(self, values: Mapping[str, str]) -> None:
         """A call was selected in the time line: show its line."""

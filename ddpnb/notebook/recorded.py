@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import ipywidgets
 
@@ -16,6 +17,7 @@ from ddpnb.notebook.run_actions import SCRIPT, RunActions
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.parts import Board, Card
+from ddpnb.notebook.widgets.rank_panel import RankPanel
 from ddpnb.notebook.widgets.timeline import Timeline
 from ddpnb.recording.facts.before_the_end import while_waiting
 from ddpnb.recording.findings import Diagnosis
@@ -145,10 +147,26 @@ class Recorded(Panel):
         self._show()
 
 
+def _choose(
+    board: Board,
+    panel: RankPanel,
+    recording: Recording,
+    diagnosis: Diagnosis,
+    action: str,
+    values: Mapping[str, str],
+) -> None:
+    """Something was done in the board or in the panel of a rank: the tile of that rank is pressed."""
+    panel.take(action, values)
+    board.chosen = panel.chosen
+    board.show_recording(recording, diagnosis)
+
+
 def parts(recording: Recording, diagnosis: Diagnosis) -> tuple[Card, list[ipywidgets.Widget]]:
     """What shows a completed Recording: the card, and what is below it. Of a report, only what it contains: it may lack times and stacks."""
     found = Card(diagnosis)
-    shown: list[ipywidgets.Widget] = [Board(recording, diagnosis)]
+    board, panel = Board(recording, diagnosis), RankPanel(recording, diagnosis)
+    board.on_action = panel.on_action = partial(_choose, board, panel, recording, diagnosis)
+    shown: list[ipywidgets.Widget] = [board, panel]
     if recording.report is None or any(call.entered_ns for record in recording.ranks.values() for call in record.calls):
         timeline = Timeline()
         timeline.show(recording, diagnosis)

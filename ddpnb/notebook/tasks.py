@@ -65,7 +65,7 @@ class Tasks:
 
     def start(
         self, what: str, work: Callable[[], Any], place: str = "", *, again: bool = False, quiet: bool = False
-    ) -> None:
+    ) -> bool:
         """Run ``work`` in a new thread; show the text, or the Answer, that it returns.
 
         Args:
@@ -74,16 +74,20 @@ class Tasks:
             place: where the user started it: its result is shown there.
             quiet: the user did not start it: keep the last message.
             again: start it even if the same action is in progress. Otherwise a second click does nothing.
+
+        Returns:
+            Whether it was started.
         """
         with self._lock:
             if what in self._going and not again:
-                return
+                return False
             self._going[what] = self._going.get(what, 0) + 1
             if not quiet:
                 self._places[what] = place
                 self._answers.pop(place, None)
         threading.Thread(target=self._do, args=(what, work, place), name=f"ddpnb {what}", daemon=True).start()
         self.draw()
+        return True
 
     def progress(self, what: str, text: str) -> None:
         """Show this text instead of the name of an action, as long as that is in progress."""

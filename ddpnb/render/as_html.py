@@ -106,7 +106,7 @@ def _cell(cell: Inline | Cell, widest: int, scope: str = "") -> str:
     given |= {"class": kind} if kind and not (head and cell.differs) else {}
     given |= {"title": cell.hover[:_LONGEST]} if cell.hover else {}
     given |= {"colspan": str(cell.columns)} if cell.columns > 1 else {}
-    given |= {"style": f"padding-left: {10 + 16 * cell.depth}px"} if cell.depth else {}
+    given |= {"style": f"padding-left: {10 + 16 * cell.depth}px", "data-depth": cell.depth} if cell.depth else {}
     mark = '<span class="unseen">differs: </span>≠ ' if head and cell.differs else ""
     return f"<{element}{markup.attributes(dict(given))}>{mark}{inline(cell.parts, widest)}</{element}>"
 

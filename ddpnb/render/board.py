@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ddpnb.recording import checkpoints, phrases
-from ddpnb.recording.calls import NO_SITE, Call, runs
+from ddpnb.recording.calls import NO_SITE, Call, CallState, runs
 from ddpnb.recording.events.runs import Checkpoint
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Recording
@@ -23,6 +23,7 @@ _MOST_SPANS = 4096  # of the ranks of a tile, that a filter knows
 _ROWS = 64  # of a table
 _NAMES = 200  # characters of a list of ranks
 _LISTED = 16  # states in a sentence
+_CALLS = 8  # the last ones of a rank
 
 
 def board(tiles: Sequence[Tile], host: Mapping[str, object] | None = None, chosen: int | None = None) -> str:
@@ -208,10 +209,11 @@ def detail(recording: Recording, rank: int | None) -> str:
         return ""
     rows = [
         f'<tr><td class="wide">{markup.text(one.title, 80)}</td><td>{markup.text(one.group, 80)}</td><td>{markup.text(one.signature, 120)}</td>'
-        f"<td>{one.state.name.lower()}</td><td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
-        for one in reversed(record.calls[-6:])
+        f'<td>{one.state.name.lower()}</td><td class="wide">{_took(one, recording.taken_ns)}</td>'
+        f"<td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
+        for one in reversed(record.calls[-_CALLS:])
     ]
-    calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "line"), rows)
+    calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "took", "line"), rows)
     calls = calls if rows else '<p class="faint">no collective recorded</p>'
     others = [event for event in record.history if not isinstance(event, Checkpoint)]
     events = ", ".join(f"{event.title} ({event.state})" for event in others[-6:])
@@ -220,11 +222,19 @@ def detail(recording: Recording, rank: int | None) -> str:
     return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"
 
 
+def _took(one: Call, now_ns: int) -> str:
+    """How long a call took, or for how long the rank is in it."""
+    if one.done_ns > one.entered_ns > 0:
+        return markup.duration((one.done_ns - one.entered_ns) * 1e-9)
+    since = one.state.in_flight or one.state is CallState.HELD
+    return f"for {markup.age((now_ns - one.entered_ns) * 1e-9)}" if since and now_ns > one.entered_ns > 0 else ""
+
+
 def call(rank: int, one: Call | None) -> str:
     """One call, and the line that issued it."""
     if one is None:
         return f'<h3>Rank {rank}</h3><p class="faint">This call is no longer recorded.</p>'
-    took = f", took {markup.span((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
+    took = f", took {markup.duration((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
     return (
         f"<h3>Rank {rank}: {markup.text(one.title, 80)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group, 80)}, "
         f"{one.state.name.lower()}{took}, from {markup.place(one.site)} in <code>{markup.text(one.site.function, 80)}</code>.</p>"

@@ -24,6 +24,9 @@ _SHAPES = {
     "hold": "M3 2h2v8H3zM7 2h2v8H7z",
     "step": "M2 2l6 4-6 4zM9 2h1.6v8H9z",
     "go": "M3 1.5l7 4.5-7 4.5z",
+    "into": "M5.3 0h1.4v5h2.3L6 8.5 3 5h2.3zM6 9.3a1.2 1.2 0 1 0 0 2.4 1.2 1.2 0 0 0 0-2.4z",
+    "over": "M1 5h5V2.5L11 6 6 9.5V7H1z",
+    "out": "M6 0l3 3.5H6.7v5H5.3v-5H3zM6 9.3a1.2 1.2 0 1 0 0 2.4 1.2 1.2 0 0 0 0-2.4z",
     "release": "M6 2l5 5H1zM1 8.5h10V10H1z",
     "restart": "M6 1.5A4.5 4.5 0 1 0 10.5 6H9A3 3 0 1 1 6 3v2l3.5-2.8L6 0z",
     "compute": "M6 .5l1 1.7 2-.3.3 2 1.7 1-1 1.6 1 1.6-1.7 1-.3 2-2-.3-1 1.7-1-1.7-2 .3-.3-2-1.7-1 1-1.6-1-1.6 1.7-1 .3-2 2 .3zM6 4a2 2 0 1 0 0 4 2 2 0 0 0 0-4z",
@@ -283,6 +286,11 @@ def _unlinked(link: re.Match[str]) -> str:
 def age(seconds: float) -> str:
     """How long ago something began: the page counts on."""
     return f'<time data-age="{max(0.0, seconds):.2f}">{span(seconds)}</time>'
+
+
+def duration(seconds: float) -> str:
+    """How long something took: ``3.2 ms``, ``0.9 s``, ``45 s``."""
+    return f"{max(0.0, seconds) * 1e3:.3g} ms" if seconds < 0.1 else span(seconds)
 
 
 def span(seconds: float) -> str:

@@ -1,17 +1,21 @@
-"""The merged stacks: a tree whose branches are labelled with ranks."""
+"""The merged stacks: a tree whose branches are labelled with ranks; and the frames of one rank, to choose from."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from ddpnb.recording import phrases
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
+from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.render import markup
 from ddpnb.render.views.merged_stacks import Branch, merge
 from ddpnb.texts import printable, relative
 
 _LONGEST = 200  # characters of a file's name
+_PATH = 1000  # and of a path
+_HOLDS = re.compile(r"/ddpnb/recorder/\w+\.py$")
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
@@ -55,7 +59,9 @@ def _branch(
         lines.append(f'<div class="faint">{who}… {left[1]} library frames</div>')
         who = ""
     for number, frame in enumerate(shown):
-        site = markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame))}</code>"
+        site = (
+            markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame.frame))}</code>"
+        )
         shade = "" if frame.frame.user else ' class="faint"'
         lines.append(
             f"<div>{who if not number else ''}<span{shade}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
@@ -75,8 +81,54 @@ def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
     return [*chain[: user + 1], *tail[-_LIBRARY:]], (user, len(tail) - _LIBRARY)
 
 
-def _short(branch: Branch) -> str:
-    return f"{'/'.join(branch.frame.file[-_LONGEST:].split('/')[-2:])}:{branch.frame.line}"
+def _short(frame: Frame) -> str:
+    return f"{'/'.join(frame.file[-_LONGEST:].split('/')[-2:])}:{frame.line}"
+
+
+def frames(stack: Stack, rank: int, chosen: int) -> str:
+    """The frames of a rank, the innermost first: the user's as buttons (the action ``frame``), those between them in a line.
+
+    Args:
+        stack: of its main thread.
+        rank: which one.
+        chosen: which of the user's frames is shown, from 0 for the innermost.
+    """
+    rows: list[str] = []
+    library: list[Frame] = []
+    number = 0
+    for frame in reversed(stack.frames):
+        if not frame.user:
+            library.append(frame)
+            continue
+        rows += _between(library)
+        library = []
+        rows.append(f"<li>{_chooser(frame, rank, number, chosen=number == chosen)}</li>")
+        number += 1
+    rows += _between(library)
+    label = markup.attributes({"class": "frames mono", "aria-label": f"call stack of rank {rank}", "data-walk": "1"})
+    return f"<ul{label}>{''.join(rows)}</ul>"
+
+
+def _chooser(frame: Frame, rank: int, number: int, *, chosen: bool) -> str:
+    given = {"type": "button", "class": "plain", "data-action": "frame", "data-rank": rank, "data-number": number}
+    stops = {"data-stop": "1", "tabindex": "0" if chosen else "-1", "aria-current": "true" if chosen else None}
+    where = f"{markup.short(relative(frame.file))[-_LONGEST:]}:{frame.line}"
+    title = f"{frame.file[-_PATH:]}:{frame.line}"
+    return (
+        f"<button{markup.attributes({**given, **stops, 'title': title})}>{markup.text(frame.function, 80)} "
+        f'<span class="faint">{markup.text(where, _LONGEST)}</span></button>'
+    )
+
+
+def _between(library: Sequence[Frame]) -> list[str]:
+    """Frames of libraries that follow one another: the innermost, and how many more; without those in which ddpnb holds a rank."""
+    ours = max((number for number, frame in enumerate(library) if _HOLDS.search(frame.file)), default=-1)
+    library = library[ours + 1 :]
+    if not library:
+        return []
+    more = f" and {len(library) - 1} more" if len(library) > 1 else ""
+    words = f"{markup.text(library[0].function, 80)} {markup.text(_short(library[0]), _LONGEST)}{more}"
+    return [f'<li class="faint" title="{markup.text(library[0].file, _PATH)}">{words}</li>']
 
 
 def text(tree: Sequence[Branch]) -> str:
@@ -87,7 +139,7 @@ def text(tree: Sequence[Branch]) -> str:
         for branch in branches:
             who = f"[{phrases.ranks(branch.ranks)}] " if branch.ranks != above else ""
             frame = branch.frame
-            where = f"{relative(frame.file)[-_LONGEST:]}:{frame.line}" if frame.user else _short(branch)
+            where = f"{relative(frame.file)[-_LONGEST:]}:{frame.line}" if frame.user else _short(frame)
             lines.append(f"{'  ' * depth}{who}{frame.function[:80]}  {where}")
             walk(branch.calls, depth + 1 if len(branch.calls) > 1 or branch.ranks != above else depth, branch.ranks)
 

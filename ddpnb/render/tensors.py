@@ -8,7 +8,6 @@ from typing import Protocol
 from ddpnb.recording import phrases
 from ddpnb.recording.split import by_value
 from ddpnb.recording.tensors import TensorFacts, ValueDifference
-from ddpnb.render import markup
 from ddpnb.render.document import Block, Cell, Drawn, Icon, Paragraph, Span, Table
 
 _RANKS = 32  # rows
@@ -40,23 +39,6 @@ class Shown(Protocol):
 _HEAD = ("rank", "min", "max", "mean", "norm", "NaN", "Inf", "zeros", "histogram")
 
 
-def form(names: Sequence[str], *, enabled: bool, reads: bool = False) -> str:
-    """The form that asks for a tensor.
-
-    Args:
-        names: to choose from.
-        enabled: there are ranks.
-        reads: one is being read.
-    """
-    return markup.form(
-        "tensor",
-        markup.offered("tensor", "name", names, hint="model.fc.weight", size=34),
-        markup.number("in frame", "frame", least=0, hint="0"),
-        markup.button("read", "tensor", image="why", enabled=enabled and not reads),
-        '<progress aria-label="reading"></progress>' if reads else "",
-    )
-
-
 def document(found: Shown) -> list[Block]:
     """What differs, a row for each rank, and sentences; ranks that differ from the most are marked."""
     side_of = {rank: number for number, side in enumerate(found.sides) for rank in side}
@@ -86,6 +68,12 @@ def kind(found: Shown) -> str:
         devices = ", ".join(list(dict.fromkeys(one.device for one in found.ranks.values()))[:8])
         return f"{next(iter(plain))} on {devices}{', requires grad' if one.requires_grad else ''}"
     return "; ".join(f"{words} ({phrases.ranks(ranks)})" for words, ranks in kinds.items())
+
+
+def described(one: TensorFacts) -> str:
+    """A tensor of one rank in a line, as variables are written: ``tensor[4, 2] float32 cpu norm 3.2``."""
+    norm = f" norm {_short(one.norm)}" if one.norm is not None else ""
+    return f"tensor{list(one.shape)} {one.dtype} {one.device}{norm}"
 
 
 def _verdict(found: Shown) -> str:

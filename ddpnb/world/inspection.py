@@ -14,6 +14,7 @@ from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.render.parting import Partings, partings
 from ddpnb.render.source_lines import SourceLines, lines
 from ddpnb.render.views import frame_variables
+from ddpnb.render.views.frame_variables import SideBySide
 from ddpnb.render.views.status import RankStatus, status
 from ddpnb.world import comparison, tensors
 from ddpnb.world.comparison import Comparison
@@ -69,11 +70,15 @@ class Inspection:
         with self._ranks.lock:
             self._ranks.check_open()
             frames = frame_variables.side_by_side(self._observer().record(values=True), frame)
-            if frames is None or not name:
-                return FrameDiff(frames)
-            file, path = map(verbs.LongText, (next(iter(frames.sites.values())).file, name))
-            request = verbs.Open(file=file, function=frames.function, path=path)
-            return FrameDiff(frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), request)))
+            return FrameDiff(frames if frames is None or not name else self.open(frames, name))
+
+    def open(self, frames: SideBySide, name: str) -> SideBySide:
+        """What is inside a variable of a function that ranks are in; ``name``: see ``World.diff``."""
+        file, path = map(verbs.LongText, (next(iter(frames.sites.values())).file, name))
+        request = verbs.Open(file=file, function=frames.function, path=path)
+        with self._ranks.lock:
+            self._ranks.check_open()
+            return frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), request))
 
     def compare(self, *, trace: bool) -> Comparison:
         """See ``World.compare``."""

@@ -93,7 +93,7 @@ def test_a_job_is_opened_stepped_and_released(theme, lab, page, tmp_path):
         card = page.get_by_role("article", name="DDP301")
         expect(card).to_contain_text("train.py:11", timeout=LONG_MS)
         expect(board.get_by_role("button", name="rank 0:")).to_contain_text("waiting")
-        expect(of(page, "variables of all ranks").get_by_role("table")).to_be_visible()
+        expect(of(page, "rank panel").get_by_role("table", name="variables of")).to_be_visible()
         expect(head.get_by_role("button", name="restart")).to_have_count(0)  # it has its own launcher
         check_access(page)
         picture(page, f"job-{theme}")

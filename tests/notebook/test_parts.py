@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ddpnb.notebook import recorded
 from ddpnb.notebook.parts.frames import MergedStacks
-from ddpnb.notebook.widgets.parts import Board, Card, Source, Variables
+from ddpnb.notebook.widgets.parts import Board, Card, Source
+from ddpnb.notebook.widgets.rank_panel import RankPanel
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
@@ -94,15 +95,24 @@ def test_the_stacks_carry_ranks():
     assert "train.py" in Reading(shown.html).text
 
 
-def test_the_variables_say_what_differs():
-    shown = Variables(HUNG)
-    assert shown.text == variables.summary(frame_variables.side_by_side(HUNG))
+def test_the_panel_of_a_rank_says_what_differs_before_one_is_chosen():
+    shown = RankPanel(HUNG)
+    assert shown.html == "" and shown.text == variables.summary(frame_variables.side_by_side(HUNG))
     assert "no variable differs" in shown.text
+
+
+def test_a_tile_of_a_recording_opens_the_panel_of_its_rank():
+    board, panel = parts(HUNG, FOUND)[1:3]
+    board.on_action("rank", {"rank": "0"})
+    assert "call stack of rank 0" in panel.html and board.chosen == 0
+    assert "F10" not in panel.html and "watch" not in panel.html  # there are no live ranks
+    panel.on_action("rank close", {})
+    assert panel.html == "" and board.chosen is None and 'aria-pressed="true"' not in board.html
 
 
 def test_all_parts_of_a_recording_in_words():
     shown = parts(HUNG, FOUND)
-    assert [type(one).__name__ for one in shown] == ["Card", "Board", "Timeline", "Variables", "Fragment"]
+    assert [type(one).__name__ for one in shown] == ["Card", "Board", "RankPanel", "Timeline", "Fragment"]
     assert all(one.text for one in shown)
 
 
@@ -111,8 +121,8 @@ def test_an_empty_recording_breaks_nothing():
     assert [one.text for one in shown] == [
         "",
         "no ranks.",
-        "no collective recorded",
         "no rank is in the user's code.",
+        "no collective recorded",
         "no stacks.",
     ]
     for one in shown:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ import ddpnb
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.notebook.dashboard import Dashboard
+from ddpnb.render.source_lines import named
 from tests.conftest import VICTIMS, alive
 from tests.notebook.waiting import until_done
 from tests.render.reading import Reading
@@ -137,14 +140,16 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     desk.is_at("hang")
     desk.sees(shown.board, "DDP301")
     desk.sees(shown.parts["stacks"].widget, "early_return")
-    desk.sees(shown.parts["variables"].widget, "early_return")
-    assert "Rank 1 never calls the all_reduce" in shown.card.text and shown.parts["variables"].widget.unfolded == 1
+    desk.sees(shown.rank.widget, "early_return")
+    assert "Rank 1 never calls the all_reduce" in shown.card.text
     assert "DDP301" in shown.text and "waiting" in shown.text
-    assert shown.box.children[1:3] == (shown.card, shown.board)
+    assert shown.box.children[2:5] == (shown.card, shown.board, shown.rank.widget)
+    if shown.rank.widget.chosen != 0:  # it shows the rank that is to blame, if that has a stack
+        desk.does("rank", rank=0)
+    desk.sees(shown.rank.widget, "all_reduce #1")
+    desk.until(lambda: "call stack of rank 0" in shown.rank.widget.html)
     desk.does("rank", rank=0)
-    desk.sees(shown.detail, "all_reduce #1")
-    desk.does("rank", rank=0)
-    assert shown.detail.html == ""
+    assert shown.rank.widget.html == "" and shown.board.chosen is None
     desk.does("select", rank=0, number=0)
     assert "Rank 0: all_reduce #1" in Reading(shown.detail.html).text
     desk.does("release")
@@ -179,7 +184,9 @@ def test_why_says_what_is_wrong_or_that_nothing_is(desk):
     desk.is_done()
     desk.does("why")
     desk.reads("No problems found yet: ranks 0 and 1 held before all_reduce #2")
-    assert "step" in desk.dashboard.parts["variables"].widget.html
+    desk.does("rank", rank=0)
+    desk.until(lambda: "variables of" in desk.dashboard.rank.widget.html)
+    desk.sees(desk.dashboard.rank.widget, "step")
 
 
 @pytest.mark.full
@@ -314,12 +321,45 @@ def test_new_processes_for_all_ranks_are_asked_for_twice(desk):
 def test_the_last_calls_of_a_rank_are_those_of_this_run(desk):
     desk.runs(PACED, "4")
     desk.does("rank", rank=0)
-    desk.sees(desk.dashboard.detail, "all_reduce #4")
+    panel = desk.dashboard.rank.widget
+    desk.sees(panel, "all_reduce #4")
     desk.is_done()
     desk.runs(PACED, "1")
-    desk.until(lambda: "#4" not in desk.dashboard.detail.html)
-    desk.sees(desk.dashboard.detail, "all_reduce #1")
+    desk.until(lambda: "#4" not in panel.html)
+    desk.sees(panel, "all_reduce #1")
     desk.does("rank", rank=0)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python stops at single lines from 3.12 on")
+def test_a_rank_that_stops_at_a_line_is_stepped_in_its_panel(desk):
+    """Its panel opens; what is watched and what is open is read at each stop; the other rank waits in its collective."""
+    panel = desk.dashboard.rank.widget
+    lines = Path(PACED).read_text().splitlines()
+    first = 1 + next(number for number, line in enumerate(lines) if "all_reduce" in line)
+    desk.does("hold line", file=PACED, line=first, ranks=1)
+    desk.reads("Armed: hold at")
+    desk.does("run", script=PACED, arguments="3")
+    desk.until(lambda: panel.chosen == 1 and f"line {first} of paced.py" in desk.dashboard.board.html)
+    desk.until(lambda: f"remove the hold at line {first}" in panel.html)
+    desk.clicks("rank", "watch", expression="6 * 7")
+    desk.until(lambda: "6 * 7: rank" in panel.text and "rank 1 42" in panel.text)
+    desk.is_done()
+    desk.clicks("rank", "rank over")
+    desk.until(lambda: panel.text.splitlines()[0].startswith("rank 1: ") and f"paced.py:{first} " not in panel.text)
+    desk.is_done()
+    assert "rank 1 42" in panel.text
+    desk.clicks("rank", "arm", file=named(PACED), line=first)
+    desk.until(lambda: f"hold rank 1 at line {first}" in panel.html)
+    desk.clicks("rank", "watch", expression="1 +")
+    desk.says("rank", "1 +")
+    desk.clicks("rank", "arm", file=named("/etc/passwd"), line=1)  # only lines of files that are shown are held
+    desk.is_done()
+    assert not desk.dashboard.actions.holds
+    desk.clicks("rank", "rank whom", whom="all")
+    desk.clicks("rank", "rank resume")
+    desk.is_at("last run: OK")
+    desk.clicks("rank", "unwatch", path="6 * 7")
+    desk.does("rank close")
 
 
 def test_an_answer_stands_beside_the_button_that_asked(desk):

@@ -8,13 +8,12 @@ from ddpnb.notebook.part import Part
 from ddpnb.notebook.parts.breakpoints import HoldAndStep
 from ddpnb.notebook.parts.curves import TrainingCurves
 from ddpnb.notebook.parts.faults import InjectFaults
-from ddpnb.notebook.parts.frames import ExecutedLines, MergedStacks, VariablesByRank
+from ddpnb.notebook.parts.frames import ExecutedLines, MergedStacks
 from ddpnb.notebook.parts.history import LastRuns
 from ddpnb.notebook.parts.output import OutputOfRanks
 from ddpnb.notebook.parts.replicas import Replicas
 from ddpnb.notebook.parts.running import Lesson, WhatToRun
 from ddpnb.notebook.parts.startup import StartUp
-from ddpnb.notebook.parts.tensor import TensorByRank
 
 PARTS: tuple[type[Part[Any]], ...] = (
     WhatToRun,
@@ -23,8 +22,6 @@ PARTS: tuple[type[Part[Any]], ...] = (
     HoldAndStep,
     InjectFaults,
     StartUp,
-    VariablesByRank,
-    TensorByRank,
     MergedStacks,
     ExecutedLines,
     Replicas,

@@ -47,6 +47,7 @@ class Fragment(View):
         "places.js",
         "copy.js",
         "filter.js",
+        "rank.js",
         "fragment.js",
     )
     _css = styles()

@@ -1,4 +1,4 @@
-"""Widgets that show a Recording: findings, ranks, variables, source."""
+"""Widgets that show a Recording: findings, ranks, source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.view import Action
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.recording import Recording
-from ddpnb.render import as_html, as_text, board, card, markup, source_lines, variables
+from ddpnb.render import board, card, markup, source_lines
 from ddpnb.render.views import board as boards
-from ddpnb.render.views import frame_variables
-from ddpnb.render.views.frame_variables import SideBySide
 from ddpnb.render.views.source_lines import SourceView, source_view
 
 
@@ -68,67 +66,6 @@ class Board(Fragment):
     def show_tiles(self, tiles: Sequence[boards.Tile], recording: Recording) -> None:
         """Show these tiles of the recording."""
         self.show(board.board(tiles, recording.host, self.chosen), partial(board.text, tiles))
-
-
-class Variables(Fragment):
-    """The same frame of all ranks side by side; variables that differ are marked.
-
-    Args:
-        recording: what to show.
-        on_unfolded: called when the part is opened.
-        on_open: called with the path of a variable that is to be opened, if these ranks can be asked;
-            ``show_inside()`` then shows what they answer.
-    """
-
-    def __init__(
-        self,
-        recording: Recording | None = None,
-        on_unfolded: Callable[[], None] | None = None,
-        on_open: Callable[[str], None] | None = None,
-    ) -> None:
-        super().__init__(
-            label="variables of all ranks",
-            title="Variables by rank",
-            folds=True,
-            on_action=self._toggle,
-            on_unfolded=on_unfolded,
-        )
-        self._on_open = on_open
-        self._frames: SideBySide | None = None
-        self._inside: dict[str, SideBySide] = {}
-        if recording is not None:
-            self.show_recording(recording)
-
-    def show_recording(self, recording: Recording) -> None:
-        """Show another moment. What was open is closed: it was of the moment before."""
-        frames = frame_variables.side_by_side(recording)
-        if frames != self._frames:
-            self._inside.clear()
-        self._frames = frames
-        self._draw()
-
-    def show_inside(self, found: SideBySide | None) -> None:
-        """Show what is inside a variable."""
-        if found is not None:
-            self._inside[found.path] = found
-            self._draw()
-
-    def _toggle(self, action: str, values: Mapping[str, str]) -> None:
-        path = values.get("path", "")
-        if action != "open" or not path or self._on_open is None:
-            return
-        if path not in self._inside:
-            self._on_open(path)
-            return
-        for one in [one for one in self._inside if one == path or one.startswith((f"{path}.", f"{path}["))]:
-            del self._inside[one]
-        self._draw()
-
-    def _draw(self) -> None:
-        opens = self._on_open is not None
-        shown = as_html.html(*variables.document(self._frames, self._inside, opens=opens))
-        inside = [as_text.text(*variables.document(part)) for part in self._inside.values()]
-        self.show(shown, "\n".join([variables.summary(self._frames), *inside]))
 
 
 class Source(Fragment):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpnb.recording import checkpoints
 from ddpnb.recording.calls import NO_SITE, Call, Site
-from ddpnb.recording.events.runs import Checkpoint
+from ddpnb.recording.events.runs import Checkpoint, Held
 from ddpnb.recording.facts.standings import Standing, standings
 from ddpnb.recording.facts.waits import waits
 from ddpnb.recording.findings import Finding
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Process, Recording
+from ddpnb.texts import relative
 
 SINGLE = 64  # up to this many ranks, each has its own tile
 _DEFAULT = "default_pg"
@@ -122,6 +124,8 @@ def _doing(standing: Standing) -> str:
     call = standing.held or standing.call
     if call is not None:
         return f"{call.title} of {call.group}"
+    if isinstance(standing.event, Held):
+        return _held_at(standing.event)
     if standing.function:
         return standing.function
     if standing.starting is not None:
@@ -138,6 +142,13 @@ def _doing(standing: Standing) -> str:
     return "not in these files" if standing.reported and not standing.record.mentioned else ""
 
 
+def _held_at(event: Held) -> str:
+    """Why a rank is held outside of any collective: ``line 40 of train.py``, or an exception."""
+    if event.kind == "exception":
+        return f"an exception that is not handled: {event.why}"
+    return f"line {event.site.line} of {os.path.basename(relative(event.site.file))}"
+
+
 def _call(standing: Standing) -> str:
     call = standing.held or standing.call
     if call is None:
@@ -150,6 +161,8 @@ def _since(recording: Recording, standing: Standing) -> float | None:
     call: Call | None = standing.held or standing.call
     if call is not None:
         began = call.entered_ns
+    elif isinstance(standing.event, Held):
+        began = standing.event.began_ns
     elif standing.starting is not None:
         began = standing.starting.began_ns
     elif standing.function:

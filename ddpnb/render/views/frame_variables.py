@@ -16,6 +16,7 @@ _LABEL, _TEXT = 200, 400  # characters
 _PROGRAM = ("<module ", "<function ", "<class ")
 _OPENS = ("<", "{", "[", "(")
 _EMPTY = ("{}", "[]", "()")
+_TENSOR = re.compile(r"[A-Za-z_]\w*\[[\d, ]{0,80}\] \w+ [a-z]|tensor\(|Parameter containing")  # described, or its repr
 _SHUT = (*_PROGRAM, "<int of", "<ndarray", "<slice", "<set of", "<frozenset of")
 
 
@@ -58,6 +59,11 @@ class Row:
             for text in self.values.values()
         )
 
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is a tensor on a rank, so that ``World.tensor`` can read it."""
+        return any(_TENSOR.match(text) for text in self.values.values())
+
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
@@ -83,27 +89,47 @@ class SideBySide:
         return tuple(row for row in self.rows if row.uncompared)
 
 
-def side_by_side(recording: Recording, depth: int = 0) -> SideBySide | None:
+def side_by_side(recording: Recording, depth: int = 0, rank: int | None = None) -> SideBySide | None:
     """Lay one user frame of the ranks side by side.
 
-    That is the innermost function (or the ``depth``-th of them, outwards) in which most ranks are.
-    None when no rank is in the user's code.
+    That is the innermost function (or the ``depth``-th of them, outwards) of this rank; without one, that in which most
+    ranks are. None when no rank, or not this one, is in the user's code.
     """
     frames = {rank: _user_frames(recording, rank) for rank in sorted(recording.ranks)}
     shared: dict[tuple[str, str], dict[int, Frame]] = {}
     inmost: dict[tuple[str, str], int] = {}
-    for rank, ones in frames.items():
-        for place, frame in enumerate(ones):
+    for one, own in frames.items():
+        for place, frame in enumerate(own):
             key = (frame.file, frame.function)
-            if rank not in shared.setdefault(key, {}):
-                shared[key][rank] = frame
+            if one not in shared.setdefault(key, {}):
+                shared[key][one] = frame
                 inmost[key] = max(inmost.get(key, 0), place)
-    if not shared:
+    if not shared or (rank is not None and not frames.get(rank)):
         return None
+    if rank is not None:
+        own = frames[rank]
+        frame = own[min(depth, len(own) - 1)]
+        key = (frame.file, frame.function)
+        return _laid(recording, frames, key, {**shared[key], rank: frame})
     most = max(len(ranks) for ranks in shared.values())
     common = sorted((key for key, ranks in shared.items() if len(ranks) == most), key=inmost.__getitem__)
     key = common[min(depth, len(common) - 1)]
-    chosen = shared[key]
+    return _laid(recording, frames, key, shared[key])
+
+
+def places(recording: Recording, frames: SideBySide) -> dict[int, int]:
+    """Which user frame of each rank that is in this function it is, counted from the innermost."""
+    found: dict[int, int] = {}
+    for rank, site in frames.sites.items():
+        own = _user_frames(recording, rank)
+        found[rank] = next((place for place, frame in enumerate(own) if frame.site == site), 0)
+    return found
+
+
+def _laid(
+    recording: Recording, frames: Mapping[int, list[Frame]], key: tuple[str, str], chosen: Mapping[int, Frame]
+) -> SideBySide:
+    chosen = dict(sorted(chosen.items()))
     names = dict.fromkeys(name for frame in chosen.values() for name in frame.locals)
     rows = [
         Row(name, {rank: frame.locals[name] for rank, frame in chosen.items() if name in frame.locals}, len(chosen))

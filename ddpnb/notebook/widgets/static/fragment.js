@@ -5,6 +5,7 @@ import { filterTiles, narrowLists } from "./filter.js";
 import { keepKeys, showKeys } from "./keys.js";
 import { replace } from "./patch.js";
 import { followLinks } from "./places.js";
+import { debugKeys, followRank } from "./rank.js";
 import { parse } from "./sanitize.js";
 
 const TICK_MS = 200;
@@ -60,6 +61,7 @@ function render({ model, el }) {
   const body = document.createElement("div");
   body.className = "ddpnb";
   body.setAttribute("role", "group");
+  debugKeys(body);
   keepKeys(body);
   el.append(body);
   const inside = frame(model, body);
@@ -76,6 +78,7 @@ function render({ model, el }) {
     follow(body);
     filterTiles(inside);
     narrowLists(inside);
+    followRank(inside);
     scrollers();
     tick();
   };
@@ -159,7 +162,7 @@ function render({ model, el }) {
   body.addEventListener("submit", (event) => event.preventDefault());
   body.addEventListener("keydown", entered);
   body.addEventListener("change", changed);
-  body.addEventListener("input", ({ target }) => (target.dataset.narrow ? narrowLists(inside) : filterTiles(inside)));
+  body.addEventListener("input", ({ target }) => (target.dataset.narrow ? narrowLists(inside) : (filterTiles(inside), followRank(inside))));
   body.addEventListener("keydown", walked);
   const opened = () => {
     if (model.get("folds")) body.firstChild.open = model.get("unfolded") > 0;

@@ -21,7 +21,7 @@ const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbo
 const OTHERS = [
   ["o", "open the line of the rank that has the focus"],
   ["arrow keys", "among the ranks, and along the time line"],
-  ["Enter", "show the last calls of a rank, or the line of a call in the time line"],
+  ["Enter", "open the panel of a rank, or show the line of a call in the time line"],
   ["Escape", "close what was opened"],
 ];
 
@@ -33,7 +33,7 @@ const isOn = (element) => !element.disabled && element.getAttribute("aria-disabl
 /** A key that was pressed here, outside of a text field, presses the button that names it. */
 function pressed(body, event) {
   if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.closest(TYPED)) return;
-  const named = [...panelOf(body).querySelectorAll("[aria-keyshortcuts]")];
+  const named = [...panelOf(body).querySelectorAll("[aria-keyshortcuts]")].filter((one) => !one.closest("[data-keys]")); // rank.js has those
   const element =
     event.key === "o"
       ? event.target.closest(".tile")?.querySelector("a[data-file]")
