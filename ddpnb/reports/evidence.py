@@ -86,6 +86,8 @@ def weigh(facts: Sequence[reported.Fact], rank_of: RankOf) -> Weighed:
         found.launcher_ended |= isinstance(fact, reported.Ended) and why in (_BY_LAUNCHER, _OUTSIDE)
         if (line := getattr(fact, "at", None)) is not None:
             found.lines.append(replace(line, about=_about(fact), ranks=() if rank is None else (rank,), why=why))
+        if why == _OUTSIDE:
+            found.outside = outside.who if outside is not None else "Somebody interrupted the job (Ctrl-C)"
         if not why:
             found.facts.append(fact)
         elif rank is not None and isinstance(fact, reported.Ended) and why != _EARLIER and fact.ending.how != "raised":
@@ -93,8 +95,6 @@ def weigh(facts: Sequence[reported.Fact], rank_of: RankOf) -> Weighed:
     found.confirmed = _confirmed(found.facts, rank_of)
     if outside is not None:
         found.outside = outside.who
-    elif any(line.why == _OUTSIDE for line in found.lines):
-        found.outside = "Somebody interrupted the job (Ctrl-C)"
     found.lines = _shown(found.lines)
     return found
 

@@ -35,9 +35,9 @@ _LAYER = re.compile(
     r"|(?P<named>\((?:[^()\n]|\(\w{1,40}\)){0,120}?\b(?:pid|rank)=\d(?:[^()\n]){0,120}\)\s?"
     r"|(?:\w{1,40} )?\[[^\[\]\n]{0,60}?\brank[=:]\s?\d{1,6}[^\[\]\n]{0,40}\](?::|\s\|\|)?\s?"
     r"|\[\d{1,6},mpirank:\d{1,6},[\w.-]{1,64}\](?:<\w{1,10}>)?:?\s?)"
-    # a number before torchrun's prefix; torchrun, mpirun, srun -l
+    # a number before torchrun's prefix; torchrun, mpirun, srun -l; not a number of torchrun's table, alone in its line
     r"|\[\d{1,10}\]\s{1,4}(?=\[(?:rank|default)\d)"
-    r"|\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\](?:<\w{1,10}>)?:\s?"
+    r"|(?!\[\d{1,6}\]:\s*$)\[(?:rank|default|trainer|worker)? ?(?P<a>\d{1,6})\](?:<\w{1,10}>)?:\s?"
     # a role: a host, and a process of it
     r"|\[\w{1,40}\|\d{1,6}\]:\s?"
     r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"

@@ -102,5 +102,5 @@ def test_sizes_that_gloo_sees_without_a_traceback():
 
 def test_an_attempt_to_connect_that_failed_may_have_been_repeated():
     line = "[W socket.cpp:601] [c10d] The client socket has failed to connect to node-3:29500 (errno: 113 - No route to host).\n"
-    (said,) = [fact for fact in read(mismatches, line * 40) if isinstance(fact, Unknown)]
+    (said,) = [fact for fact in read(mismatches, line * 40 + "step 1: loss 2.0\n" * 20) if isinstance(fact, Unknown)]
     assert "Whether a process reached node-3:29500" in said.text and "(No route to host)" in said.text

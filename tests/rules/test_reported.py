@@ -52,12 +52,14 @@ def test_a_rank_that_is_known_to_be_behind():
 
 
 def test_one_of_two_ranks_spoke():
-    assert only(waits(0, 57), size=2).culprits == (1,)
+    """Whether the other one made the call is not known: this may be the output of one rank."""
+    finding = only(waits(0, 57), size=2)
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP318", (), (0,))
 
 
 def test_one_of_many_ranks_spoke_so_nobody_is_named():
     told = diagnosis(waits(0, 57), size=8)
-    assert told.errors[0].code == "DDP301"
+    assert told.errors[0].code == "DDP318"
     assert told.errors[0].culprits == ()
     assert any("ranks 1-7" in note for note in told.notes)
 
@@ -126,7 +128,10 @@ def test_a_rank_that_raised_is_the_cause_of_the_time_out():
 
 def test_an_error_of_nobody_known_may_be_that_of_the_rank_for_which_the_others_waited():
     told = diagnosis(
-        waits(0, 57), Message(NOBODY, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."), size=2
+        waits(0, 57),
+        waits(2, 57),
+        Message(NOBODY, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB."),
+        size=3,
     )
     assert [finding.code for finding in told.errors][0] == "DDP205"
     assert (told.errors[0].culprits, told.errors[0].certainty) == ((1,), "likely")
@@ -266,7 +271,7 @@ def test_ctrl_c_shows_where_the_ranks_were():
 
 def test_ctrl_c_outside_any_collective_is_what_ended_the_ranks():
     told = diagnosis(*(interrupted(rank, Frame("train.py", 54, "main")) for rank in (0, 1)))
-    assert {finding.code for finding in told.errors} == {"DDP312"}
+    assert (told.outcome, told.errors) == ("interrupted", ())
 
 
 def test_an_error_before_ctrl_c_is_the_cause():

@@ -43,7 +43,7 @@ def test_a_call_that_no_file_names():
     assert (found.outcome, found.findings[0].code, found.findings[0].waiting) == ("hang", "DDP318", (4,))
     found = diagnosis(Waiting(Speaker(1), "store"))
     assert (found.findings[0].code, found.findings[0].certainty) == ("DDP311", "likely")
-    assert diagnosis(Waiting(Speaker(1), "store"), waits(1, 57), size=2).findings[0].code == "DDP301"
+    assert diagnosis(Waiting(Speaker(1), "store"), waits(1, 57), waits(2, 57), size=3).findings[0].code == "DDP301"
 
 
 def test_a_lost_connection_is_not_taken_for_the_cause():
@@ -81,16 +81,14 @@ def test_the_end_of_a_process_without_a_status():
     (finding,) = diagnosis(Ended(Speaker(1, 834), ended)).findings
     assert finding.summary == "Rank 1 ended (its exit status is not known)."
     # Its time-out ended it.
-    found = diagnosis(Ended(Speaker(1, 834), ended), waits(1, 57), size=2)
+    found = diagnosis(Ended(Speaker(1, 834), ended), waits(1, 57), waits(2, 57), size=3)
     assert (found.outcome, found.findings[0].code) == ("hang", "DDP301")
 
 
 def test_one_rank_alone_accuses_no_other_where_the_number_of_ranks_is_not_known():
     (finding,) = diagnosis(waits(1, 57)).findings
-    assert (finding.code, finding.culprits, finding.waiting) == ("DDP301", (), (1,))
-    assert "another rank" in finding.remedy
-    (finding,) = diagnosis(waits(1, 57), size=2).findings
-    assert (finding.code, finding.culprits) == ("DDP301", (0,))
+    assert (finding.code, finding.culprits, finding.waiting) == ("DDP318", (), (1,))
+    assert "Collect the output of all ranks" in finding.remedy
 
 
 def test_the_abort_of_an_unknown_process_follows_from_a_time_out():

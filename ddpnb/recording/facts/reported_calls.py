@@ -22,13 +22,13 @@ def members_known(recording: Recording, call: Call) -> bool:
     return report.world_size_known if default else call.group.key not in report.observed
 
 
-def claims_absence(recording: Recording, waiting: Sequence[int]) -> bool:
+def claims_absence(recording: Recording, call: Call, waiting: Sequence[int]) -> bool:
     """Whether a rank that says nothing in a report would have been seen there, had it made the call in which others wait.
 
-    Several ranks wrote into it, and it is not known to be a part of what they wrote.
+    Several ranks wrote into it (of a message there is only one other), and it is not known to be a part of what they wrote.
     """
     report = recording.report
-    return report is None or (not report.excerpt and not report.cut and len(waiting) > 1)
+    return report is None or (not report.excerpt and not report.cut and (call.is_p2p or len(waiting) > 1))
 
 
 def overwritten(recording: Recording, call: Call, seen: Sequence[int], rank: int) -> Call | None:

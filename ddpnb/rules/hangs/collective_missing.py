@@ -272,7 +272,7 @@ def silent(recording: Recording, stop: Stop) -> Draft | None:
     waited_too = {rank for rank in missing if (one := recording.ranks.get(rank)) is not None and one.lost == "call"}
     seen = [rank for rank in missing if calls_known(recording.ranks.get(rank), call)]
     unseen = sorted(set(missing) - set(seen) - waited_too)
-    if not seen and not claims_absence(recording, inside):
+    if not seen and not claims_absence(recording, call, inside):
         return None
     few = len(unseen) < len(inside) or (len(unseen) == 1 and members_known(recording, call))
     culprits = seen or (unseen if few else [])

@@ -74,9 +74,11 @@ def lost_the_store(snap: Snapshot) -> Iterable[Draft]:
             certainty="likely",
         )
     elif report is not None and any(ending.code == -signal.SIGTERM for ending in report.endings):
+        ended = [rank for rank, code in report.statuses if code == -signal.SIGTERM]
         yield Draft(
             "A launcher ended its processes (SIGTERM), as it does after the failure of one: these files do not show which.",
             remedy=LOOK_AT_FIRST,
+            evidence=[say("{who} [was|were] ended by SIGTERM.", ended)] if ended else (),
             certainty="likely",
         )
 

@@ -121,7 +121,6 @@ def test_options_are_split_as_by_a_shell():
         ("ddp_launch", "--name 3d", "is not a valid variable name"),
         ("ddp_launch", "four", "invalid int value"),
         ("ddp_rank", "", "required: RANKS"),
-        ("ddp_step", "1 2", "unrecognized arguments: 2"),
         ("ddp_status", "now", "unrecognized arguments: now"),
     ],
 )

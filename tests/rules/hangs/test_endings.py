@@ -364,4 +364,4 @@ def test_of_messages_that_differ_the_title_names_none():
 
 def test_a_script_that_python_cannot_read():
     (one,) = findings(*(Rank(rank, 2).raises("SyntaxError", "invalid syntax", line(5)) for rank in range(2)))
-    assert one.remedy.startswith("Correct this line")
+    assert one.remedy.startswith("Correct that line")
