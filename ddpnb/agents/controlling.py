@@ -76,35 +76,61 @@ class Controlling:
         before: str = "",
         ranks: list[int] | None = None,
         seq: int | None = None,
+        line: str = "",
         when: str = "",
+        count: int = 1,
+        differs: str = "",
+        exception: bool = False,
         parted: bool = False,
         wait: float = 5.0,
     ) -> answers.Done:
-        """Stop ranks before a collective, so that they can be looked at; time-outs are suspended meanwhile.
+        """Stop ranks before a collective or a line, so that they can be looked at; time-outs are suspended meanwhile.
 
         job: as for attach. before: an operation (all_reduce); empty: the next one. ranks: all by default. seq: its number in
-        its group. when: an expression in the frame that issues the call, as step == 5 (needs --evaluate). parted: stop where
-        ranks part. wait: seconds to wait until they are held. The tools step and resume let them continue.
+        its group. line: train.py:40, or train_step() for the entry of a function; count: at the n-th time. when: an expression
+        in the frame there, as step == 5; differs: one whose value must be the same on all ranks (both need --evaluate).
+        exception: where an exception leaves the program. parted: stop where ranks part. wait: seconds to wait until they are
+        held. The tools step and resume let them continue.
         """
-        if when and not self._evaluates:
+        if (when or differs) and not self._evaluates:
             raise UsageError(
                 "a condition runs code on the ranks, which this server may not do.",
                 "Give seq or ranks instead, or start the server with: ddpnb mcp --control --evaluate",
             )
         live = self._sources.live(job)
         given: dict[str, Any] = {"before": before} if before else {}
-        holding = live.hold(ranks=ranks, seq=seq, when=when, parted=parted, **given)
+        holding = live.hold(
+            ranks=ranks,
+            seq=seq,
+            line=line,
+            when=when,
+            count=count,
+            differs=differs,
+            exception=exception,
+            parted=parted,
+            **given,
+        )
         self._armed.setdefault(id(live), []).append(holding)
         found = holding.wait(_seconds(wait))
         return rows.done(live, str(holding), found.ranks, ["variables: what differs; step: the next call; resume."])
 
-    def step(self, job: str, n: int = 1, ranks: list[int] | None = None, wait: float = 5.0) -> answers.Done:
-        """Let held ranks issue n collectives, and stop them before the next one.
+    def step(
+        self,
+        job: str,
+        n: int = 1,
+        how: str = "collective",
+        to: str = "",
+        ranks: list[int] | None = None,
+        wait: float = 5.0,
+    ) -> answers.Done:
+        """Let held ranks make n steps, and stop them there.
 
-        job: as for attach. ranks: all that are held by default. wait: seconds to wait until they are held again.
+        job: as for attach. how: collective, over, into, out or iteration; to: run to this line instead, train.py:44. ranks: all
+        that are held by default. wait: seconds to wait until they are held again.
         """
         live = self._sources.live(job)
-        return rows.done(live, f"stepped {n}", live.step(n, ranks=ranks, timeout=_seconds(wait)).ranks)
+        status = live.step(n, ranks=ranks, timeout=_seconds(wait), how=how, to=to)
+        return rows.done(live, f"stepped {f'to {to}' if to else f'{n} {how}'}", status.ranks)
 
     def resume(self, job: str, ranks: list[int] | None = None) -> answers.Done:
         """Disarm the holds of this server, and let held ranks continue.

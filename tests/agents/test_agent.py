@@ -125,6 +125,10 @@ def test_a_job_is_held_stepped_and_resumed_and_ends_with_a_server_that_is_killed
             values = [one["variables"][0]["data"]["values"] for one in (before, after)]
             assert [int(values[1][rank]) - int(values[0][rank]) for rank in ("0", "1")] == [2, 2]
             assert (await answered(client, "resume", job=job))["held"] == []
+            at_line = await answered(client, "hold", job=job, line=f"steps.py:{line_of(folder, 'all_reduce')}", wait=30)
+            assert at_line["held"] == [0, 1]
+            assert (await answered(client, "step", job=job, how="over", wait=30))["held"] == [0, 1]
+            assert (await answered(client, "resume", job=job))["held"] == []
             (parent,) = [one for one in psutil.Process().children() if "mcp" in one.cmdline()]
             processes = below()
             parent.kill()

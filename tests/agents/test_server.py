@@ -84,6 +84,7 @@ WRONG_CONTROL = [
     ("run", {"command": ["a.py"], "nproc": 2, "cwd": "/no/such"}, "'/no/such' is not a folder."),
     ("run", {"command": ["a.py"], "nproc": 2, "wait": -1}, "wait"),
     ("hold", {"job": "1", "when": "step == 5"}, "--evaluate"),
+    ("hold", {"job": "1", "differs": "loss.item()"}, "--evaluate"),
     ("bisect", {"command": [], "job": "bisect9"}, "there is no bisection 'bisect9'."),
 ]
 

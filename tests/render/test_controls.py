@@ -193,8 +193,29 @@ def test_while_a_run_goes_on_it_can_be_ended_and_stories_can_be_read():
 def test_the_conditions_of_a_hold():
     page = Reading(controls.hold(2, [], enabled=True))
     assert [one["data-action"] for one in page.all("form")] == ["hold at", "step", "evaluate"]
-    assert page.fields == {"before", "line", "seq", "site", "when", "differs", "exception", "parted", "ranks", "n", "how", "expression"}
-    assert [one["value"] for one in page.all("option")] == ["", *OPERATIONS, "collective", "over", "into", "out", "iteration"]
+    assert page.fields == {
+        "before",
+        "line",
+        "seq",
+        "site",
+        "when",
+        "differs",
+        "exception",
+        "parted",
+        "ranks",
+        "n",
+        "how",
+        "expression",
+    }
+    assert [one["value"] for one in page.all("option")] == [
+        "",
+        *OPERATIONS,
+        "collective",
+        "over",
+        "into",
+        "out",
+        "iteration",
+    ]
 
 
 def test_every_hold_that_is_armed_can_be_removed():

@@ -220,7 +220,9 @@ def test_an_exception_stops_the_notebook(notebook):
     shown = notebook.run("%%ddp\nprint('before')\nif rank > 0:\n    raise ValueError('not <here>')")
     assert shown.status == "error" and shown.error.startswith("CellFailed: crash: Ranks 1 and 2 raised ValueError")
     assert "ranks 0, 1 and 2:\nbefore\n" in shown.text
-    assert shown.text.count("Traceback (most recent call last)") == 1 and "ranks 1 and 2 raised ValueError:" in shown.text
+    assert (
+        shown.text.count("Traceback (most recent call last)") == 1 and "ranks 1 and 2 raised ValueError:" in shown.text
+    )
     assert "DDP312" in shown.html and "<here>" not in shown.html
     assert "following.py" not in shown.text + shown.error
     assert notebook.run("%%ddp --keep-going\n1 / 0").status == "ok"
