@@ -90,6 +90,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     alike = swapped or get_close_matches(word.lower(), words, 3, 0.7)
     fits = [SequenceMatcher(None, one, word.lower()).ratio() for one in alike]
     near = [printable(words[one]) for one, fit in zip(alike, fits, strict=True) if fit > fits[0] - 0.1]
+    near = [one_line(one) for one in near]
     return f"Did you mean {' or '.join(filter(None, (', '.join(near[:-1]), near[-1])))}?" if near else ""
 
 

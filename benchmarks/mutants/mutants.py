@@ -626,8 +626,8 @@ MUTANTS = (
     Mutant(
         "page-deaf-to-beats",
         "notebook/widgets/static/fragment.js",
-        '    if (message.kind === "beat") heard = performance.now();\n',
-        "",
+        "  const received = (message) => {\n    link?.hear();\n",
+        "  const received = (message) => {\n",
         "a dashboard in which nothing changes for 8 s says that it is not updated",
         ("notebook/widgets/test_fragment.py", "browser/test_calm.py"),
     ),

@@ -33,7 +33,7 @@ GROUPS = (
     _group(
         "jobs", "Jobs that run elsewhere",
         "Ranks that another launcher started: with `ddpnb run -- COMMAND`, or without ddpnb.",
-        "attach jobs Job FoundJob",
+        "attach jobs Job FoundJob Debugging",
     ),
     _group(
         "looking", "Look at ranks",
@@ -44,7 +44,7 @@ GROUPS = (
     _group(
         "control", "Start, hold, inject, release",
         "What the methods that control ranks take and return.",
-        "Startup StartupState StepState Hold Holding Fault Injection Freed Restarted",
+        "Startup StartupState StepState Hold Holding same Fault Injection Freed Restarted",
     ),
     _group(
         "diagnosis", "Recordings and diagnoses",

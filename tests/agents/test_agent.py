@@ -12,6 +12,7 @@ import pytest
 
 mcp = pytest.importorskip("mcp")
 
+from tests.agents.conversation import held  # noqa: E402
 from tests.cli import jobs  # noqa: E402
 from tests.conftest import alive  # noqa: E402
 
@@ -67,14 +68,15 @@ def test_the_steps_of_the_skill_file_lead_to_culprit_line_and_fix(tmp_path, monk
     """Nothing is left when the client then goes away."""
     folder = jobs.write(tmp_path)
     monkeypatch.chdir(folder)
+    others = below()
 
     async def conversation():
         async with mcp.Client(server(folder, "--control")) as client:
             started = await answered(client, "run", command=jobs.spawn("skip"), wait=60)
             assert started["state"] == "kept", started
-            return await followed(client, started["job"]), below()
+            return await followed(client, started["job"]), below() - others
 
-    (found, parting, page, report), processes = asyncio.run(asyncio.wait_for(conversation(), 110))
+    (found, parting, page, report), processes = held(conversation())
     first = found["findings"][0]
     assert (found["outcome"], first["code"], first["certainty"]) == ("hang", "DDP301", "proven")
     assert first["culprits"] == [1]
@@ -103,13 +105,14 @@ def test_two_clients_look_at_one_job_which_ends_meanwhile(tmp_path):
             assert gone.is_error and "has ended" in gone.content[0].text
             return found, await answered(client, "diagnose", job=started["job"])
 
-    found, after = asyncio.run(asyncio.wait_for(conversation(), 110))
+    found, after = held(conversation())
     assert [one["code"] for one in found["findings"]] == [one["code"] for one in after["findings"]] == ["DDP301"]
 
 
 @pytest.mark.full
 def test_a_job_is_held_stepped_and_resumed_and_ends_with_a_server_that_is_killed(tmp_path):
     folder = jobs.write(tmp_path)
+    others = below()
 
     async def conversation():
         async with mcp.Client(server(folder, "--control", "--evaluate")) as client:
@@ -130,8 +133,8 @@ def test_a_job_is_held_stepped_and_resumed_and_ends_with_a_server_that_is_killed
             assert (await answered(client, "step", job=job, how="over", wait=30))["held"] == [0, 1]
             assert (await answered(client, "resume", job=job))["held"] == []
             (parent,) = [one for one in psutil.Process().children() if "mcp" in one.cmdline()]
-            processes = below()
+            processes = below() - others
             parent.kill()
             return processes
 
-    assert_ended(asyncio.run(asyncio.wait_for(conversation(), 110)))
+    assert_ended(held(conversation()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import json
 import re
@@ -14,6 +13,7 @@ mcp = pytest.importorskip("mcp")
 from ddpnb.agents.server import CONTROLLING, LOOKING, Server  # noqa: E402
 from ddpnb.agents.skill import skill  # noqa: E402
 from ddpnb.cli import main  # noqa: E402
+from tests.agents.conversation import held  # noqa: E402
 
 
 def ask(*questions, **server):
@@ -28,7 +28,7 @@ def ask(*questions, **server):
             made.sources.close()
         return [one.content[0].text if one.is_error else one.structured_content for one in answers]
 
-    return asyncio.run(asyncio.wait_for(asked(), 100))
+    return held(asked(), 100)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_every_tool_is_described_and_typed():
         async with mcp.Client(Server()) as client:
             return (await client.list_tools()).tools
 
-    tools = {tool.name: tool for tool in asyncio.run(listed())}
+    tools = {tool.name: tool for tool in held(listed())}
     assert {*tools} == {*LOOKING, *CONTROLLING}
     for name, tool in tools.items():
         assert tool.output_schema["properties"].keys() >= {"limits", "next", "left_out"}, name

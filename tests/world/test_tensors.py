@@ -99,11 +99,6 @@ def test_many_ranks_have_few_rows():
     assert "32 of 48 ranks shown, those that differ first" in page and "≠ 40" in page
 
 
-def test_the_form_offers_names():
-    assert "tensor" in Page(shown.form(["w", '"><b>'], enabled=True)).text
-    assert "progress" in shown.form([], enabled=True, reads=True)
-
-
 def test_more_parts_differ_than_are_compared(monkeypatch):
     monkeypatch.setattr(tensors, "_PIECES", 2)
     (one,) = read(torch.zeros(4 * PIECE), torch.ones(4 * PIECE)).differences

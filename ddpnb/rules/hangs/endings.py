@@ -102,7 +102,6 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         )
     if stop.lost:
         evidence.append(f"{phrases.ranks(stop.lost, True)} lost the connection (secondary failure).")
-    evidence += _not_parsed(recording, records[0])
     evidence += _handled_before(recording) if ending.how == "raised" else []
     concerned = [recording.ranks[rank].ending for rank in (*ranks, *waiting)]
     if not died and all(one is None or one.how == "exited" for one in concerned):
@@ -139,16 +138,6 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         collective=call,
         certainty="likely" if stop.secondary or unsure or all(record.unrecorded for record in records) else "proven",
     )
-
-
-def _not_parsed(recording: Recording, record: RankRecord) -> list[str]:
-    """The line that Python cannot parse."""
-    ending = record.ending
-    if ending is None or ending.exception not in _NOT_PARSED or not ending.frames:
-        return []
-    site = ending.frames[-1].site
-    lines = recording.sources.get(site.file, "").splitlines()
-    return [f"Line {site.line}: {shortened(lines[site.line - 1].strip(), 200)}"] if 0 < site.line <= len(lines) else []
 
 
 _MESSAGE = 10  # words of a message in a title
