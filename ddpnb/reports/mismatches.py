@@ -79,11 +79,16 @@ def read(log: Log) -> Iterator[Fact]:
         start, seen = log.text.find(fingerprints.MISMATCH, start + 1), seen + 1
     yield from _announced(log)
     done: set[Fact] = set()
+    explained: set[tuple[Speaker, int]] = set()  # what a log repeats is explained once
     for pattern in _PLACES:
         for match in islice(pattern.finditer(log.text), _MOST):
             line = max(log.starts[log.line_at(match.start())], match.start() - _BEHIND)
             start = head.end() if (head := last_match(_HEAD, log.text, line, match.start())) else line
-            for fact in _waits(log.speaker_at(match.start()), log.text[start : start + _AHEAD]):
+            speaker, text = log.speaker_at(match.start()), log.text[start : start + _AHEAD]
+            if (speaker, hash(text)) in explained:
+                continue
+            explained.add((speaker, hash(text)))
+            for fact in _waits(speaker, text):
                 if fact not in done:
                     done.add(fact)
                     yield fact

@@ -156,6 +156,7 @@ def wait_until(true):
     assert true()
 
 
+@pytest.mark.full
 def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
     """Breakpoint, stack, variables, step, continue; the IDE goes away while a rank is stopped; no alarm, the same numbers."""
     folder, process, attached = job
