@@ -184,13 +184,15 @@ class Places:
         start = seq % _PLACE_ROWS * self._size
         mine = (seq & 0xFFFF) << _SEQ_AT | int.from_bytes(hashlib.blake2b(place, digest_size=6).digest(), "little")
         at = self._texts_at + (start + self._me) * PLACE
-        self._memory[at : at + PLACE] = place.ljust(PLACE, b"\0")
+        place = place[:PLACE].ljust(PLACE, b"\0")
+        self._memory[at : at + PLACE] = place
         self._words[start + self._me] = mine
         row = self._words[start : start + self._size].tolist()
         if row.count(mine) == self._size:
             return []
         found = [(member, self.of(seq, member)) for member, word in enumerate(row) if word != mine]
-        return [(member, place) for member, place in found if place]
+        # Meanwhile another one may have announced the same place.
+        return [(member, theirs) for member, theirs in found if theirs and theirs != place]
 
     def of(self, seq: int, member: int) -> bytes:
         """Where a member made call ``seq``; empty where that is not known."""

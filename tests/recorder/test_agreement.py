@@ -94,6 +94,22 @@ def two(tmp_path):
     same.noted.clear()
 
 
+def test_one_that_announces_the_same_value_meanwhile_does_not_differ(tmp_path, monkeypatch):
+    """Between the look at the digests and the one at what they are digests of."""
+    one, other = (Places(str(tmp_path / "values"), 2, me) for me in range(2))
+    other.announce(1, announced(10))
+    look = Places.of
+
+    def late(places, seq, member):
+        monkeypatch.setattr(Places, "of", look)
+        other.announce(2, announced(20))
+        return look(places, seq, member)
+
+    monkeypatch.setattr(Places, "of", late)
+    assert differing(one, 2, announced(20), (0, 1)) == {}
+    assert Places.of is look
+
+
 def test_same_does_nothing_without_a_recorder():
     same.noted.clear()
     assert same.same(object(), "anything") is None
