@@ -40,11 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what is asked for; returns the exit status."""
     what: list[str] = arguments.what
-    if arguments.file is not None or what == ["-"]:
-        if arguments.file is not None and what:
+    file: str | None = arguments.file
+    if file is not None or what == ["-"]:
+        if file is not None and what:
             raise UsageError("--file cannot be combined with codes or words.", "Give one or the other.")
-        of_pipe = arguments.file in (None, "-")
-        return _show(explaining.of_bytes(_standard_input()) if of_pipe else explaining.of_log(arguments.file))
+        of_pipe = file is None or file == "-"
+        return _show(explaining.of_bytes(_standard_input()) if of_pipe else explaining.of_log(file))
     if not what:
         show(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0

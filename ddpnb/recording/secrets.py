@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 MASK = "[masked]"
 _LEAST = 6  # characters of a value that is looked for wherever it appears: shorter ones are parts of words
@@ -64,9 +64,10 @@ class Secrets:
     def masked(self, value: Any, name: str = "") -> Any:
         """The same for what JSON can hold: a value that goes by the name of a secret is masked whole."""
         if isinstance(value, Mapping):
-            return {self.mask(str(key)): self.masked(one, str(key)) for key, one in value.items()}
+            named = cast("Mapping[object, object]", value)
+            return {self.mask(str(key)): self.masked(one, str(key)) for key, one in named.items()}
         if isinstance(value, (list, tuple)):
-            return [self.masked(one, name) for one in value]
+            return [self.masked(one, name) for one in cast("Iterable[object]", value)]
         if isinstance(value, str):
             return MASK if _is_secret(name, value) else self.mask(value)
         return value
