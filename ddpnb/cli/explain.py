@@ -44,8 +44,9 @@ def run(arguments: argparse.Namespace) -> int:
     if file is not None or what == ["-"]:
         if file is not None and what:
             raise UsageError("--file cannot be combined with codes or words.", "Give one or the other.")
-        of_pipe = file is None or file == "-"
-        return _show(explaining.of_bytes(_standard_input()) if of_pipe else explaining.of_log(file))
+        if file is None or file == "-":
+            return _show(explaining.of_bytes(_standard_input()))
+        return _show(explaining.of_log(file))
     if not what:
         show(pages.listing(colour=wants_colour(sys.stdout)) + "\n\nddpnb explain CODE prints the page of a finding.")
         return 0
