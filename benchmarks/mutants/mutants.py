@@ -518,8 +518,8 @@ MUTANTS = (
     Mutant(
         "secrets-in-lists-shown",
         "recording/secrets.py",
-        "return [self.masked(one, name) for one in value]",
-        "return [self.masked(one) for one in value]",
+        "return [self.masked(one, name) for one in",
+        "return [self.masked(one) for one in",
         "a list of keys under the name api_keys leaves the machine in a report",
         ("recording/test_secrets.py",),
     ),
