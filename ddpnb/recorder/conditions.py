@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ddpnb.recorder.evaluation import names_in
+from ddpnb.recorder.own_threads import own_thread
 from ddpnb.recorder.user_frames import frames_of
 
 LIMIT_S = 2.0  # that an expression may take
@@ -46,7 +47,7 @@ class Conditions:
         over = self._over
         if wanted and over is None:
             self._over = over = threading.Event()
-            threading.Thread(target=self._watch, args=(over,), name="ddpnb conditions", daemon=True).start()
+            own_thread(self._watch, "ddpnb conditions", (over,)).start()
         elif not wanted and over is not None:
             self._over = None
             over.set()
