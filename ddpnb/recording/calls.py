@@ -32,7 +32,7 @@ class CallState(IntEnum):
 
     @property
     def in_flight(self) -> bool:
-        return self in (CallState.ENTERED, CallState.ISSUED, CallState.WAITING)
+        return self <= CallState.WAITING
 
     @property
     def seen_by_peers(self) -> bool:
@@ -184,7 +184,7 @@ def _identity(ranks: tuple[int, ...], ordinal: int) -> tuple[tuple[int, ...], st
     return ranks, f"{','.join(map(str, ranks))}#{ordinal}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """A process group. Its identity, the ``key``, is its members and the number of earlier groups with these members.
 
@@ -204,6 +204,9 @@ class Group:
         ranks, key = _identity(self.ranks, self.ordinal)
         object.__setattr__(self, "ranks", ranks)
         object.__setattr__(self, "key", key)
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, Group) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self.key)

@@ -165,9 +165,12 @@ class Collective:
     @property
     def _alike(self) -> bool:
         """Whether all calls are the same, in no pairs: so are nearly all, and sides need not be made of their ranks."""
-        signatures = {id(call.signature): call.signature for call in self.calls.values()}.values()
-        agreed = {self._agreed(one) for one in signatures if one.op != UNNAMED}
-        return len(agreed) == 1 and not any(one.in_splits or one.out_splits or one.out_shapes for one in signatures)
+        given = {id(call.signature): call.signature for call in self.calls.values()}.values()
+        signatures = [one for one in given if one.op != UNNAMED]
+        agreed = {one.agreed for one in signatures}
+        if len(agreed) > 1:
+            agreed = set(map(self._agreed, signatures))
+        return len(agreed) == 1 and not any(one.in_splits or one.out_splits or one.out_shapes for one in given)
 
     @property
     def match(self) -> MatchState:

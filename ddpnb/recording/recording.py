@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ddpnb.recording.account import Account
-from ddpnb.recording.calls import Call
+from ddpnb.recording.calls import Call, CallState
 from ddpnb.recording.curves import Curves
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.events import Event, EventState
@@ -211,7 +211,7 @@ class RankRecord:
 
     @property
     def in_flight(self) -> tuple[Call, ...]:
-        return tuple(call for call in self.calls if call.state.in_flight)
+        return tuple([call for call in self.calls if call.state <= CallState.WAITING])
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
     found = _diagnosis(snap)
     if end_after_patience or not snap.observed or not found.errors or None not in found.exit_codes.values():
         return found
-    return unproven.warned(snap, found, _diagnosis(Snapshot.of(recording, unproven.ONLY_PROVEN)))
+    return unproven.warned(snap, found, _diagnosis(snap.only_proven()))
 
 
 def _diagnosis(snap: Snapshot) -> Diagnosis:

@@ -8,6 +8,7 @@ from ddpnb.recording.calls import CallState
 from ddpnb.recording.collectives import collective_of
 from ddpnb.recording.facts.endings import is_fence_stop
 from ddpnb.recording.facts.mismatches import expected
+from ddpnb.recording.facts.once import once
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import Finding, Outcome
 from ddpnb.recording.recording import Recording
@@ -53,6 +54,7 @@ def _of_ranks(recording: Recording, errors: Sequence[Finding]) -> Outcome:
     return "hang" if errors else "ok"
 
 
+@once
 def is_refused(recording: Recording) -> bool:
     """Whether the fence has refused a call of these ranks, and the program did not expect that."""
     return any(is_fence_stop(record.ending) for record in recording.ranks.values()) or any(

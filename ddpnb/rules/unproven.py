@@ -6,7 +6,6 @@ the given patience, and with one without end. What only the first answer holds i
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
@@ -23,7 +22,6 @@ from ddpnb.rules.rule import say, waited_for
 
 _OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
 _ELSEWHERE = (RankState.BLOCKED, RankState.UNRESPONSIVE)
-ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always continue
 
 
 def warned(snap: Snapshot, found: Diagnosis, proven: Diagnosis) -> Diagnosis:
@@ -32,7 +30,7 @@ def warned(snap: Snapshot, found: Diagnosis, proven: Diagnosis) -> Diagnosis:
     Args:
         snap: what both are of.
         found: with patience.
-        proven: with ``ONLY_PROVEN``.
+        proven: with ``Snapshot.only_proven``.
     """
     if proven.settled and proven.errors:
         return proven

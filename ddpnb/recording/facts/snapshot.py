@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +13,7 @@ from ddpnb.recording.events import Event
 from ddpnb.recording.facts import never
 from ddpnb.recording.facts.before_the_end import while_waiting
 from ddpnb.recording.facts.endings import before_the_signal
+from ddpnb.recording.facts.once import once
 from ddpnb.recording.facts.patience import PATIENCE
 from ddpnb.recording.facts.silent_hosts import silent_hosts
 from ddpnb.recording.facts.stack_stops import stack_stop
@@ -28,6 +30,7 @@ U = TypeVar("U")
 E = TypeVar("E", bound=Event)
 
 Part = Literal["calls", "events", "stacks", "path"]
+ONLY_PROVEN = math.inf  # as patience: ranks that are blocked outside any collective may always continue
 PARTS: tuple[Part, ...] = ("calls", "events", "stacks", "path")
 
 
@@ -50,6 +53,23 @@ class PerRank(dict[int, T], Generic[T]):
     def split(self) -> Split:
         """The ranks by their values."""
         return split(self)
+
+
+@once
+def _standings(recording: Recording) -> dict[int, Standing]:
+    """Where each rank is, whatever patience there is."""
+    seen = standings(recording)
+    return seen if any(record.unrecorded for record in recording.ranks.values()) else never.marked(recording, seen)
+
+
+@once
+def _having(recording: Recording) -> dict[type[Event], set[int]]:
+    """kind of event -> the ranks that have some: of many ranks most kinds are asked for in vain."""
+    found: dict[type[Event], set[int]] = {}
+    for rank, record in recording.ranks.items():
+        for kind in {type(event) for event in record.history}:
+            found.setdefault(kind, set()).add(rank)
+    return found
 
 
 @dataclass
@@ -77,6 +97,10 @@ class Snapshot:
         then = while_waiting(given) if given.report is not None else before_the_signal(given)
         return cls(then, patience, given=given)
 
+    def only_proven(self) -> Snapshot:
+        """The same moment, where no rank is blamed for how long it has been blocked: it may always continue."""
+        return Snapshot(self.recording, ONLY_PROVEN, given=self.given)
+
     @cached_property
     def ranks(self) -> PerRank[RankRecord]:
         return PerRank(sorted(self.recording.ranks.items()))
@@ -84,10 +108,10 @@ class Snapshot:
     @cached_property
     def standings(self) -> Mapping[int, Standing]:
         """Where each rank is."""
-        seen = standings(self.recording)
+        seen = _standings(self.recording)
         if any(record.unrecorded for record in self.ranks.values()):
             return seen
-        return with_polls(self.recording, never.marked(self.recording, seen), self.patience)
+        return with_polls(self.recording, seen, self.patience)
 
     @cached_property
     def waits(self) -> Mapping[int, Wait]:
@@ -134,7 +158,8 @@ class Snapshot:
             events = record.events(*kinds)
             return tuple(e for e in events if all(getattr(e, name) == value for name, value in fields.items())) or None
 
-        return self.ranks.of(chosen)
+        having = (ranks for kind, ranks in _having(self.recording).items() if issubclass(kind, kinds))
+        return self.ranks.among(set[int]().union(*having)).of(chosen)
 
     def last(self, *kinds: type[E], **fields: Any) -> PerRank[E]:
         """The last such event of each rank that has one."""

@@ -14,7 +14,8 @@ from ddpnb.rules.rule import Draft, differ, each, rule, say
 @rule("DDP412", "batchnorm-sync")
 def sync_batchnorm(snap: Snapshot) -> Iterable[Draft]:
     """Converted after wrapping (the wrapper does not know the new layers), or on some ranks only."""
-    late = snap.ranks.of(_after_wrap)
+    made = snap.last(SyncBatchNormConverted)
+    late = snap.ranks.among(made).of(_after_wrap)
     if late:
         yield Draft(
             say(
@@ -30,7 +31,6 @@ def sync_batchnorm(snap: Snapshot) -> Iterable[Draft]:
     wrapped = snap.ranks.of(lambda record: sum(bool(model.wrapper) for model in record.models) or None)
     first = min(wrapped.values(), default=0)  # what a rank wraps later it may convert later
     counts = snap.ranks.of(lambda record: _tensors(record, first))
-    made = snap.last(SyncBatchNormConverted)
     yield from differ(
         counts,
         at={rank: made.get(rank, snap.ranks[rank].models[0]) for rank in counts},

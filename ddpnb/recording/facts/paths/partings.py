@@ -63,6 +63,8 @@ def differences(
 def _threads(recording: Recording) -> list[ComparedPaths]:
     """The paths of the main threads, and those of other threads of one name on several ranks."""
     paths = compared(recording)
+    if len(paths) < 2:
+        return []
     names = Counter(name for path in paths.values() for name in islice(path.threads, 1, _THREADS))
     groups = {call.group for record in recording.ranks.values() for call in record.calls[-64:]}
     members = {name: group.ranks for group in groups for name in names_of(group)}
@@ -77,7 +79,7 @@ def _threads(recording: Recording) -> list[ComparedPaths]:
             thread=name,
         )
         for name in (None, *(name for name, times in names.items() if times > 1))
-    ] if len(paths) > 1 else []  # fmt: skip
+    ]
 
 
 class ComparedPaths:
