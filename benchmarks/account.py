@@ -17,8 +17,8 @@ import time
 import torch
 from torch.utils.data import DataLoader
 
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.steps import Steps
+from ddpnb.recorder.events.steps import Steps
+from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
 from ddpnb.recording.marks import Mark
 from ddpnb.recording.timing.account import Ledger

@@ -17,7 +17,7 @@ import torch
 from benchmarks import ranks
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.recorder.group_hooks import GroupHooks
+from ddpnb.recorder.collectives.group_hooks import GroupHooks
 
 PROCESSES, ROUNDS, CALLS = 5, 7, 4000
 TURNS, WARM, BLOCKS, EACH = 5, 200, 12, 20  # steps of tens of milliseconds hide a cost of one percent
@@ -36,9 +36,9 @@ if kind == "bare crossing":
     library.impl("allreduce_", lambda keys, *args: op.redispatch(keys & after, *args), "BackendSelect", with_keyset=True)
 elif kind != "plain":
     os.environ["DDPNB_DOOR"] = kind
-    from ddpnb.recorder.blackbox import BlackBox
-    from ddpnb.recorder.door import Door
-    from ddpnb.recorder.waits import watched
+    from ddpnb.recorder.files.blackbox import BlackBox
+    from ddpnb.recorder.collectives.door import Door
+    from ddpnb.recorder.collectives.waits import watched
     folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     door = Door(BlackBox(os.path.join(folder, "rank0.box"), 0), folder)
     door.open()

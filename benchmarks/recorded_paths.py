@@ -36,7 +36,7 @@ recorder = Recorder(folder, 0)
 recorder.begin_run(1, "raise")
 recorder.box.set_run(1, RUN_ACTIVE)
 path = recorder.path
-import ddpnb.recorder.path as path_module
+import ddpnb.recorder.paths.path as path_module
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
 
 class Block(nn.Module):

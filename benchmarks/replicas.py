@@ -29,9 +29,9 @@ import json, os, statistics, sys, time
 import torch, torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.door import Door
-from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.models.replicas import Replicas
 width, layers, batch, blocks, steps = map(int, sys.argv[1:])
 dist.init_process_group("gloo")
 rank, folder = dist.get_rank(), os.environ["BENCH_FOLDER"]
@@ -123,7 +123,7 @@ def _ratio(plain: list[float], watched: list[float]) -> str:
 def throughput() -> None:
     import torch
 
-    from ddpnb.recorder.digests import exact
+    from ddpnb.recorder.models.digests import exact
 
     torch.set_num_threads(1)
     print("an exact digest against tensor.sum() over the same bytes, one thread: GB/s, medians of 15 rounds by turns")

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     )
     from ddpnb.notebook import guide, show
     from ddpnb.notebook.panel import Panel
-    from ddpnb.recorder.checkpoints import checkpoint
-    from ddpnb.recorder.components import component
-    from ddpnb.recorder.same import same
+    from ddpnb.recorder.collectives.same import same
+    from ddpnb.recorder.events.checkpoints import checkpoint
+    from ddpnb.recorder.process.components import component
     from ddpnb.recording.checks import Check
     from ddpnb.recording.curves import Curves, RankCurves
     from ddpnb.recording.ending import Ending
@@ -107,9 +107,9 @@ _NAMES = {
     "ddpnb.notebook.panel": "Panel",
     "ddpnb.recording.checks": "Check",
     "ddpnb.recording.curves": "Curves RankCurves",
-    "ddpnb.recorder.checkpoints": "checkpoint",
-    "ddpnb.recorder.components": "component",
-    "ddpnb.recorder.same": "same",
+    "ddpnb.recorder.events.checkpoints": "checkpoint",
+    "ddpnb.recorder.process.components": "component",
+    "ddpnb.recorder.collectives.same": "same",
     "ddpnb.studies.reenactment.reenact": "Reenactment export reenact",
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.render.parting": "Partings partings",

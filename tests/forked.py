@@ -86,7 +86,7 @@ def _serve(connection: socket.socket) -> dict[str, object]:
             order, parent = json.loads(line), os.getpid()
             pid = os.fork()
             if not pid:
-                from ddpnb.recorder import parent_death
+                from ddpnb.recorder.process import parent_death
 
                 parent_death.bind_to_parent(parent)
                 return order
@@ -129,7 +129,6 @@ def _become(order: dict[str, object]) -> None:
 if __name__ == "__main__":
     import torch._dynamo  # noqa: F401 (what an optimizer imports when it is made)
 
-    import ddpnb.recorder.rank
-    import ddpnb.recorder.script  # noqa: F401
+    import ddpnb.recorder.process.script  # noqa: F401
 
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))

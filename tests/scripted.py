@@ -13,7 +13,7 @@ from contextlib import ExitStack, redirect_stderr
 from types import ModuleType, SimpleNamespace
 from unittest import mock
 
-from ddpnb.recorder import components
+from ddpnb.recorder.process import components
 from ddpnb.recording.calls import Site
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.studies.bisection.probing import NOTHING, CommandProber, outcome

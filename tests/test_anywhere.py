@@ -26,7 +26,7 @@ HANDFUL = [
     "tests/test_anywhere.py",
     "tests/recording/test_files.py",
     "tests/ranks/test_folder.py",
-    "tests/recorder/test_socket_channel.py",
+    "tests/recorder/channel/test_socket_channel.py",
     "tests/cli/test_lab.py",
     "tests/cli/test_run.py::test_hang",
     "tests/cli/test_run.py::test_wrong_use_as_it_is_typed",

@@ -12,7 +12,7 @@ from ddpnb.rules import catalogue
 ON_GPUS = {"DDP201", "DDP203", "DDP204", "DDP206", "DDP207", "DDP208", "DDP604"}
 # It takes a library that is no dependency of ours: see tests/rules/causes/test_refine.py.
 FOREIGN = {"DDP702"}
-# Reached on live ranks by tests/scenarios/test_attach_unrecorded.py and test_never_wrapped.py, tests/recorder/test_own_ranks.py,
+# Reached on live ranks by tests/scenarios/test_attach_unrecorded.py and test_never_wrapped.py, tests/recorder/process/test_own_ranks.py,
 # and tests/torture/test_hosts.py.
 BY_TESTS = {"DDP318", "DDP417", "DDP707", "DDP708"}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ddpnb.recorder.torch_names import NAMES, TESTED, has
+from ddpnb.recorder.events.torch_names import NAMES, TESTED, has
 
 
 def needs(name: str) -> pytest.MarkDecorator:

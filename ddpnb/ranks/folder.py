@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from ddpnb.errors import LaunchError
 from ddpnb.ranks.locked_folder import LockedFolder, remove_path, user_folders
-from ddpnb.recorder import shared_files
+from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, samples
 from ddpnb.recording.files import make_folder
 

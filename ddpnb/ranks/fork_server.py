@@ -26,8 +26,8 @@ from importlib import import_module
 from typing import Any
 
 from ddpnb.ranks.interpreter import SCRIPT, TRAINING
-from ddpnb.recorder import parent_death, shown_environment
-from ddpnb.recorder.loading import without_collection
+from ddpnb.recorder.process import parent_death, shown_environment
+from ddpnb.recorder.process.loading import without_collection
 from ddpnb.recording.protocol import FOLDER
 
 _THREADS = "OMP_NUM_THREADS"
@@ -71,7 +71,8 @@ def serve(imports: str, descriptor: int, idle_s: float) -> dict[str, Any]:
 
 def _load_engine(imports: str) -> None:
     from ddpnb.ranks.engines import engine
-    from ddpnb.recorder import hidden_modules, rank  # noqa: F401
+    from ddpnb.recorder import rank  # noqa: F401
+    from ddpnb.recorder.process import hidden_modules
 
     if imports == TRAINING:
         import torch._dynamo  # noqa: F401
@@ -294,8 +295,8 @@ def run_script(order: Mapping[str, Any], import_path: int) -> None:
         _first_on_path(os.getcwd())
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
-        from ddpnb.recorder.script import folder_of
-        from ddpnb.recorder.script import script as program
+        from ddpnb.recorder.process.script import folder_of
+        from ddpnb.recorder.process.script import script as program
 
         _first_on_path(folder_of(script))
         program(script, arguments)()

@@ -24,7 +24,7 @@ from ddpnb.ranks import interpreter
 from ddpnb.ranks.exit_reasons import end_of, tail
 from ddpnb.ranks.interpreter import SCRIPT, TORCH, TRAINING, Child, StartingThread
 from ddpnb.ranks.locked_folder import LockedFolder
-from ddpnb.recorder.shown_environment import ROOM
+from ddpnb.recorder.process.shown_environment import ROOM
 from ddpnb.recording import arguments, protocol
 
 _TICK_S = 0.005

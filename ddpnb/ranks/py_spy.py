@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from ddpnb.errors import WorldError
-from ddpnb.recorder.kernel_waits import waits_for_itself
-from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recorder.stacks.kernel_waits import waits_for_itself
+from ddpnb.recorder.stacks.user_frames import is_user_file
 from ddpnb.recording.names import one_line
 from ddpnb.recording.recording import Child
 from ddpnb.recording.stacks import MAX_FRAMES, MAX_LOCALS, MAX_THREADS, Stack, stacks_in

@@ -27,7 +27,7 @@ def start_up(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def measure(order: dict[str, Any]) -> dict[str, Any]:
-    """What the doctor calls on an engine after start-up: see ``recorder.measuring``."""
+    """What the doctor calls on an engine after start-up: see ``recorder.process.measuring``."""
     from ddpnb.recorder import rank
 
     return rank.measure(order)

@@ -11,13 +11,13 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.recorder import checkpoints, phases
-from ddpnb.recorder.clock import now_ns
-from ddpnb.recorder.endings import Endings
-from ddpnb.recorder.heartbeat import Heartbeat
-from ddpnb.recorder.left_connections import leave_connections
+from ddpnb.recorder.channel.heartbeat import Heartbeat
+from ddpnb.recorder.channel.socket_channel import SocketChannel
+from ddpnb.recorder.events import checkpoints, phases
+from ddpnb.recorder.files.clock import now_ns
+from ddpnb.recorder.process.endings import Endings
+from ddpnb.recorder.process.left_connections import leave_connections
 from ddpnb.recorder.recorder import Recorder
-from ddpnb.recorder.socket_channel import SocketChannel
 from ddpnb.recording import protocol
 from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.recording.events.runs import ScriptEnded
@@ -93,7 +93,7 @@ def _introduce(folder: str, rank: int, size: int, address: str) -> None:
 
 
 def _described(recorder: Recorder, error: BaseException) -> dict[str, Any]:
-    from ddpnb.recorder.script import described
+    from ddpnb.recorder.process.script import described
 
     return described(error, recorder.door.release)
 

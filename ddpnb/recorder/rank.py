@@ -16,25 +16,18 @@ from typing import Any
 
 import torch.distributed as dist
 
-from ddpnb.recorder import (
-    checkpoints,
-    group_users,
-    kernel_environment,
-    libraries,
-    measuring,
-    notebook,
-    process_state,
-    script,
-)
-from ddpnb.recorder.displays import Displays
-from ddpnb.recorder.functions import SentFunctions
-from ddpnb.recorder.hidden_modules import HiddenModules
-from ddpnb.recorder.loading import without_collection
-from ddpnb.recorder.phases import end_groups
+from ddpnb.recorder.collectives import group_users
+from ddpnb.recorder.events import checkpoints
+from ddpnb.recorder.events.phases import end_groups
+from ddpnb.recorder.process import kernel_environment, libraries, measuring, notebook, process_state, script
+from ddpnb.recorder.process.displays import Displays
+from ddpnb.recorder.process.functions import SentFunctions
+from ddpnb.recorder.process.hidden_modules import HiddenModules
+from ddpnb.recorder.process.loading import without_collection
+from ddpnb.recorder.process.settings import Settings
+from ddpnb.recorder.process.startup import RankStartup
+from ddpnb.recorder.process.user_modules import UserModules
 from ddpnb.recorder.recorder import Recorder
-from ddpnb.recorder.settings import Settings
-from ddpnb.recorder.startup import RankStartup
-from ddpnb.recorder.user_modules import UserModules
 from ddpnb.recording import verbs
 from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.recording.descriptors import Descriptor
@@ -162,7 +155,7 @@ class Rank(Recorder):
         return name, script.only_statement(order["cell"])
 
     def start_up(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Begin a start-up in steps, or make one of them; see ``recorder.startup``.
+        """Begin a start-up in steps, or make one of them; see ``recorder.process.startup``.
 
         ``order``: run (number), fence, log, and step (name) with what it needs, or none to begin.
         """

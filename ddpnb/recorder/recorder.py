@@ -7,23 +7,23 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.compilations import Compilations
-from ddpnb.recorder.control_channel import ControlChannel
-from ddpnb.recorder.data import Data
-from ddpnb.recorder.door import Door
-from ddpnb.recorder.exceptions import FailedThreads
+from ddpnb.recorder.channel.control_channel import ControlChannel
+from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.events.compilations import Compilations
+from ddpnb.recorder.events.data import Data
+from ddpnb.recorder.events.exceptions import FailedThreads
+from ddpnb.recorder.events.hooks import Hooks, put_in_place
+from ddpnb.recorder.events.phases import Phases
+from ddpnb.recorder.events.torch_names import note
+from ddpnb.recorder.events.training import Training
 from ddpnb.recorder.faults.faults import Faults
-from ddpnb.recorder.hooks import Hooks, put_in_place
-from ddpnb.recorder.ide import Ide
-from ddpnb.recorder.own_ranks import OwnRanks
-from ddpnb.recorder.path import PathRecorder
-from ddpnb.recorder.phases import Phases
-from ddpnb.recorder.replicas import Replicas
-from ddpnb.recorder.replicated import Replicated
-from ddpnb.recorder.store_waits import StoreWaits
-from ddpnb.recorder.torch_names import note
-from ddpnb.recorder.training import Training
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.holds.ide import Ide
+from ddpnb.recorder.models.replicas import Replicas
+from ddpnb.recorder.models.replicated import Replicated
+from ddpnb.recorder.paths.path import PathRecorder
+from ddpnb.recorder.process.own_ranks import OwnRanks
+from ddpnb.recorder.stacks.store_waits import StoreWaits
 from ddpnb.recording.faults import Fault
 from ddpnb.recording.holds import Hold
 

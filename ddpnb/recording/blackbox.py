@@ -57,7 +57,7 @@ RUN_IDLE, RUN_ACTIVE, RUN_ENDED = 0, 1, 2
 TABLE = struct.Struct("<II")
 TABLE_AT = 160
 PASSED_AT = 168  # number of the last checkpoint of the run
-ALIVE_AT = 176  # time of the last sign of life, where the rank gives any (``recorder.heartbeat``)
+ALIVE_AT = 176  # time of the last sign of life, where the rank gives any (``recorder.channel.heartbeat``)
 _HEAD = 256  # bytes that hold all of these
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,

@@ -290,7 +290,7 @@ class Call:
 
 
 P2P_OPS = frozenset({"send", "recv", "recv_any_source"})
-#: all operations that pass the door, by their names in findings (those of ``recorder.signatures``)
+#: all operations that pass the door, by their names in findings (those of ``recorder.collectives.signatures``)
 OPERATIONS = (
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_into_tensor",
     "all_gather_coalesced", "all_gather_into_tensor_coalesced", "gather", "gather_into_tensor", "scatter",

@@ -65,7 +65,7 @@ _TOGETHER_S = 10.0  # within which the ranks of one start become ranks
 
 
 def displays_of(log: str) -> str:
-    """The file with what a cell displays (``recorder.displays``), beside the log of the rank."""
+    """The file with what a cell displays (``recorder.process.displays``), beside the log of the rank."""
     return f"{log.removesuffix('.log')}.displays"
 
 

@@ -15,7 +15,7 @@ from ddpnb.texts import printable, relative
 
 _LONGEST = 200  # characters of a file's name
 _PATH = 1000  # and of a path
-_HOLDS = re.compile(r"/ddpnb/recorder/\w+\.py$")
+_HOLDS = re.compile(r"/ddpnb/recorder/(?!faults/|inject/)[\w/]+\.py$")
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 

@@ -17,7 +17,7 @@ from ddpnb.ranks.jobs.job_processes import job_endings
 from ddpnb.ranks.jobs.spawned import Program, SpawnedProcesses
 from ddpnb.ranks.rank_processes import RankView
 from ddpnb.recorder import entries
-from ddpnb.recorder.kernel_environment import without_kernel
+from ddpnb.recorder.process.kernel_environment import without_kernel
 from ddpnb.recording import arguments, protocol
 from ddpnb.world import run_requests
 from ddpnb.world.breakpoints import Breakpoints

@@ -11,7 +11,7 @@ import pytest
 
 from ddpnb import load
 from ddpnb.recording.checkpoints import checkpoints
-from tests.recorder.test_checkpoints import LINE
+from tests.recorder.events.test_checkpoints import LINE
 
 SCRIPT = """
 import ddpnb

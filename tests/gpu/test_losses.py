@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from ddpnb.recorder.device_losses import DeviceLosses
+from ddpnb.recorder.models.device_losses import DeviceLosses
 from tests.gpu import DEVICE, KIND
 from tests.gpu.test_tensors import BUSY_S, busy, still_busy  # noqa: F401 (a fixture)
 

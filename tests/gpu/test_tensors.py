@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from ddpnb.recorder import device_copies
-from ddpnb.recorder.digests import Digester, exact
-from ddpnb.recorder.evaluation import evaluate
-from ddpnb.recorder.inputs import describe
-from ddpnb.recorder.signatures import OPS, Signatures
-from ddpnb.recorder.tensor_values import Reading
-from ddpnb.recorder.tracked_model import Watched, specs
+from ddpnb.recorder.collectives.signatures import OPS, Signatures
+from ddpnb.recorder.models import device_copies
+from ddpnb.recorder.models.digests import Digester, exact
+from ddpnb.recorder.models.inputs import describe
+from ddpnb.recorder.models.tensor_values import Reading
+from ddpnb.recorder.models.tracked_model import Watched, specs
+from ddpnb.recorder.stacks.evaluation import evaluate
 from tests.gpu import DEVICE, KIND
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(180)]
@@ -108,7 +108,7 @@ def test_a_model_is_read_while_its_device_hangs(busy, monkeypatch):
     net = torch.nn.Linear(8, 4)
     net.to(DEVICE)
     before = Watched(0, ([*net.named_parameters()], [])).exact()["tensors"]
-    monkeypatch.setattr("ddpnb.recorder.tracked_model._IN_ORDER_S", 0.2)
+    monkeypatch.setattr("ddpnb.recorder.models.tracked_model._IN_ORDER_S", 0.2)
     busy()
     began = time.monotonic()
     if KIND == "cuda":

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from ddpnb.ranks import connections
-from ddpnb.recorder import release
+from ddpnb.recorder.holds import release
 
 OTHER = """
 import socket, sys

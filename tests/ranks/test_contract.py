@@ -18,7 +18,7 @@ from torch.distributed import TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.ranks.engines.replying import in_json
-from ddpnb.recorder.signatures import OPS
+from ddpnb.recorder.collectives.signatures import OPS
 from ddpnb.recording.calls import OPERATIONS
 
 
@@ -81,12 +81,12 @@ def test_the_kernels_control_handlers():
     from ipykernel.kernelbase import Kernel
 
     assert "control_handlers" in inspect.getsource(Kernel.__init__), (
-        "recorder/control_channel.py registers its handler there"
+        "recorder/channel/control_channel.py registers its handler there"
     )
 
     streams = inspect.getsource(Kernel.process_control)
     assert "sys.stdout.flush()" in streams, (
-        "recorder/control_channel.py keeps ipykernel from the standard streams of scripts"
+        "recorder/channel/control_channel.py keeps ipykernel from the standard streams of scripts"
     )
 
 
@@ -121,7 +121,7 @@ def test_operations_have_the_names_that_a_user_gives():
 
 
 def test_groups_time_outs_can_be_suspended(tmp_path):
-    """recorder/groups.py reads and sets the time-out of a backend."""
+    """recorder/collectives/groups.py reads and sets the time-out of a backend."""
     c10d.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         backend = c10d.group.WORLD._get_backend(torch.device("cpu"))
@@ -134,7 +134,7 @@ def test_groups_time_outs_can_be_suspended(tmp_path):
 
 
 def test_groups_of_nccl_can_be_aborted_together():
-    """recorder/release.py aborts the backends of all groups that are in torch's table, as torch does it."""
+    """recorder/holds/release.py aborts the backends of all groups that are in torch's table, as torch does it."""
     assert hasattr(Backend, "abort")
     source = inspect.getsource(c10d._abort_process_group)
     assert "pg_to_abort.abort()" in source
@@ -142,13 +142,13 @@ def test_groups_of_nccl_can_be_aborted_together():
 
 
 def test_a_wrapper_can_be_made_anew():
-    """recorder/rebind.py gives a wrapper to another group by these."""
+    """recorder/collectives/rebind.py gives a wrapper to another group by these."""
     source = inspect.getsource(DistributedDataParallel.__setstate__)
     assert "_get_default_group" in source and "_ddp_init_helper" in source
 
 
 def test_what_a_look_reads():
-    """recorder/values.py reads tensors without the functions of their classes, recorder/threads.py names of threads."""
+    """recorder/stacks/values.py reads tensors without the functions of their classes, recorder/stacks/threads.py names of threads."""
     with torch._C.DisableTorchFunctionSubclass():
         assert torch.Tensor.shape.__get__(torch.ones(2)) == (2,)
     active = threading._active

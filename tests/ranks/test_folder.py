@@ -17,9 +17,9 @@ import pytest
 from ddpnb.errors import LaunchError
 from ddpnb.ranks import folder, locked_folder
 from ddpnb.ranks.folder import Folders
-from ddpnb.recorder import shared_files
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.samples import SampleFile
+from ddpnb.recorder.files import shared_files
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.models.samples import SampleFile
 from ddpnb.recording import blackbox, samples
 
 MINE = f"ddpnb-{os.geteuid()}"

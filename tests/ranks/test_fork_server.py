@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from ddpnb.ranks import fork_server
-from ddpnb.recorder.shown_environment import ROOM
+from ddpnb.recorder.process.shown_environment import ROOM
 
 SHOWS = """
 import os, sys
-from ddpnb.recorder import shown_environment
+from ddpnb.recorder.process import shown_environment
 room = shown_environment.room()
 before = open("/proc/self/environ", "rb").read()
 shown_environment.show(room, {"RANK": "3", "FOLDER": sys.argv[1]})

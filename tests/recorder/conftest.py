@@ -9,11 +9,11 @@ from typing import TypeVar
 import pytest
 import torch.distributed as dist
 
-from ddpnb.recorder import replicas, sampling
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.door import Door
-from ddpnb.recorder.hooks import put_in_place
-from ddpnb.recorder.replicas import Replicas
+from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.events.hooks import put_in_place
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.models import replicas, sampling
+from ddpnb.recorder.models.replicas import Replicas
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.events import Event
 from ddpnb.recording.events.runs import HooksDetached

@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from ddpnb.recorder.path_file import PathFile
+from ddpnb.recorder.paths.path_file import PathFile
 from ddpnb.recording import path_file as layout
 from ddpnb.recording.path import Block, Branch, Code, Kind, number, word
 from ddpnb.recording.path_file import PathReader, beginning, sound

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.recording.events.runs import Checkpoint
-from tests.recorder.test_checkpoints import LINE
+from tests.recorder.events.test_checkpoints import LINE
 
 pytestmark = pytest.mark.world
 

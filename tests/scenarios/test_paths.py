@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import ddpnb
-from tests.recorder.paths import told
+from tests.recorder.paths.paths import told
 
 pytestmark = [
     pytest.mark.world,

@@ -110,7 +110,7 @@ def train_twice(steps):
     from torch.nn.parallel import DistributedDataParallel
 
     from ddpnb.recorder import rank
-    from ddpnb.recorder.hooks import put_in_place
+    from ddpnb.recorder.events.hooks import put_in_place
 
     dist.init_process_group("gloo")
     found, watch = [], rank.current.replicas
@@ -147,7 +147,7 @@ def fail_on(rank, steps):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from ddpnb.recorder.digests import Digester
+    from ddpnb.recorder.models.digests import Digester
 
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(4, 2))

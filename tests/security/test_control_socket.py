@@ -19,8 +19,8 @@ from ddpnb.recording.protocol import KEY_SIZE, key_file
 
 _HEAD = """
 import contextlib, os, resource, socket, sys, threading, time
-from ddpnb.recorder import socket_channel
-from ddpnb.recorder.socket_channel import SocketChannel
+from ddpnb.recorder.channel import socket_channel
+from ddpnb.recorder.channel.socket_channel import SocketChannel
 folder = sys.argv[1]
 asked = []
 accepted, tried = SocketChannel._accepted, []

@@ -11,8 +11,8 @@ import textwrap
 
 import pytest
 
-from ddpnb.recorder import main_wait
-from ddpnb.recorder.left_connections import connections_of_gloo
+from ddpnb.recorder.process.left_connections import connections_of_gloo
+from ddpnb.recorder.stacks import main_wait
 from ddpnb.recording.descriptors import Descriptor, as_socket, out_of_the_way
 
 # What a process of the user's keeps; afterwards all is closed, and files and sockets of the program get the numbers.
@@ -53,9 +53,9 @@ def test_mapped_files_keep_no_descriptor(tmp_path):
     printed, status = run(
         tmp_path,
         """
-    from ddpnb.recorder.blackbox import BlackBox
-    from ddpnb.recorder.path_file import PathFile
-    from ddpnb.recorder.status_page import StatusPage
+    from ddpnb.recorder.files.blackbox import BlackBox
+    from ddpnb.recorder.paths.path_file import PathFile
+    from ddpnb.recorder.files.status_page import StatusPage
     from ddpnb.recording import blackbox
     before = opened()
     box = BlackBox(f"{folder}/rank0.box", 0)
@@ -142,7 +142,7 @@ def test_the_stack_of_a_crash_goes_to_no_file_of_the_program(tmp_path):
     printed, status = run(
         tmp_path,
         """
-    from ddpnb.recorder.endings import Endings
+    from ddpnb.recorder.process.endings import Endings
     Endings(folder, 0).install()
     untouched(all_closed())
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -156,7 +156,7 @@ def test_the_stack_of_a_crash_is_still_written(tmp_path):
     assert run(
         tmp_path,
         """
-    from ddpnb.recorder.endings import Endings
+    from ddpnb.recorder.process.endings import Endings
     Endings(folder, 0).install()
     os.kill(os.getpid(), signal.SIGSEGV)
     """,

@@ -77,10 +77,10 @@ _RANK = """
 import os, sys
 os.umask(0)
 from ddpnb.world.plain_run import prepare_logs
-from ddpnb.recorder import rpc
+from ddpnb.recorder.process import rpc
 from ddpnb.recording import protocol
-from ddpnb.recorder.endings import Endings
-from ddpnb.recorder.socket_channel import SocketChannel
+from ddpnb.recorder.process.endings import Endings
+from ddpnb.recorder.channel.socket_channel import SocketChannel
 os.makedirs(sys.argv[1] + "/job", 0o700)
 folder = protocol.claim(sys.argv[1] + "/job", "address", 0)
 Endings(folder, 0).install()

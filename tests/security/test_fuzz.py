@@ -23,10 +23,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ddpnb import texts
-from ddpnb.recorder import control_channel
-from ddpnb.recorder.control_channel import ControlChannel
-from ddpnb.recorder.encoding import encodable
-from ddpnb.recorder.socket_channel import SocketChannel
+from ddpnb.recorder.channel import control_channel
+from ddpnb.recorder.channel.control_channel import ControlChannel
+from ddpnb.recorder.channel.encoding import encodable
+from ddpnb.recorder.channel.socket_channel import SocketChannel
 from ddpnb.recording import verbs
 from ddpnb.recording.messages import tracebacks
 from ddpnb.recording.protocol import key_file

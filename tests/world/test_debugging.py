@@ -11,9 +11,9 @@ import pytest
 
 import ddpnb as package
 from ddpnb.errors import CannotWrite, UsageError
-from ddpnb.recorder import ide
-from ddpnb.recorder.breakpoints import Gate
-from ddpnb.recorder.own_threads import leave_own_threads_alone, own_thread
+from ddpnb.recorder.holds import ide
+from ddpnb.recorder.holds.breakpoints import Gate
+from ddpnb.recorder.stacks.own_threads import leave_own_threads_alone, own_thread
 from ddpnb.recording import verbs
 from ddpnb.world import debugging
 from tests.cli.commands import assert_all_ended, begin, end_begun

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ddpnb.errors import UsageError
-from ddpnb.recorder.tensor_values import Reading
+from ddpnb.recorder.models.tensor_values import Reading
 from ddpnb.recording import verbs
 from ddpnb.recording.tensors import PIECE
 from ddpnb.render import as_html

@@ -12,7 +12,7 @@ from importlib.abc import MetaPathFinder
 from importlib.util import find_spec
 from typing import Any
 
-_RUNNER = "ddpnb.recorder.script"
+_RUNNER = "ddpnb.recorder.process.script"
 
 
 class _Finder(MetaPathFinder):
@@ -79,7 +79,7 @@ def _untraced(load: Any) -> Any:
 
 
 def _tracer() -> Any:
-    from ddpnb.recorder.user_frames import is_own_file, is_user_file
+    from ddpnb.recorder.stacks.user_frames import is_own_file, is_user_file
 
     folder, rank = os.environ["DDPNB_EXECUTED_LINES"], os.environ.get("RANK", "0")
     name = os.path.join(folder, f"{rank}-{os.getpid()}-{time.monotonic_ns()}.lines")

@@ -22,7 +22,7 @@ if _HERE and len(_NAMED) > 1 and "" in _NAMED and _HERE not in _NAMED and _HERE 
 
 import gc  # noqa: E402
 
-from ddpnb.recorder import loading, parent_death  # noqa: E402
+from ddpnb.recorder.process import loading, parent_death  # noqa: E402
 
 
 def main() -> None:

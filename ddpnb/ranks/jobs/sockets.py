@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpnb.recorder.socket_channel import is_trusted
+from ddpnb.recorder.channel.socket_channel import is_trusted
 from ddpnb.recording.names import UNDECODABLE
 from ddpnb.recording.protocol import KEY_SIZE, LONGEST_ANSWER, key_file, within
 

@@ -13,7 +13,7 @@ from ddpnb.errors import WorldError
 from ddpnb.ranks.jobs.found_job import FoundJob
 from ddpnb.ranks.jobs.job_processes import Identity, JobProcesses
 from ddpnb.ranks.py_spy import TIMEOUT_S, check_py_spy, described_stacks
-from ddpnb.recorder.kernel_waits import system_call, words
+from ddpnb.recorder.stacks.kernel_waits import system_call, words
 from ddpnb.recording import protocol
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.recording.verbs import A, Looked, Request, Snapshot

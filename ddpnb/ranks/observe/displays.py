@@ -1,4 +1,4 @@
-"""What cells display on a rank, read from its file of lines as that grows (``recorder.displays`` writes it).
+"""What cells display on a rank, read from its file of lines as that grows (``recorder.process.displays`` writes it).
 
 The file is a rank's, so it is untrusted: lines, their number and their size are bounded, and what is not valid is left out.
 The content itself is what the user's own code displays; only a notebook's own renderers may get it.

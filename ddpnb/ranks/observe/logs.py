@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 
-from ddpnb.recorder.user_frames import is_user_file
+from ddpnb.recorder.stacks.user_frames import is_user_file
 from ddpnb.recording.files import private
 from ddpnb.recording.stacks import Frame
 

@@ -161,7 +161,7 @@ def host_in(folder: str) -> RecordedHost | None:
 
 
 def _stacks(path: str) -> dict[str, Any]:
-    """What ``recorder.heartbeat`` wrote."""
+    """What ``recorder.channel.heartbeat`` wrote."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             told = json.loads(file.read(_STACKS_LIMIT))

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from ddpnb.ranks import connections, gpus, process_samples, py_spy, source_text
 from ddpnb.ranks.process_samples import Sampler
 from ddpnb.ranks.remote.exchange import Launcher
-from ddpnb.recorder import parent_death
+from ddpnb.recorder.process import parent_death
 from ddpnb.recording import protocol
 from ddpnb.recording.files import write_private
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpnb.ranks.remote.changes import PAGE, PAGED, unpacked
 from ddpnb.ranks.remote.messages import of_start
-from ddpnb.recorder import shared_files
+from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, path_file, samples, status_file
 from ddpnb.recording.files import make_folder, write_private
 

@@ -19,7 +19,7 @@ from ddpnb.ranks.interpreter import CHILD
 from ddpnb.ranks.locked_folder import LockedFolder
 from ddpnb.ranks.remote.agent import Agent, RankProcess
 from ddpnb.ranks.remote.changes import LOG, Files
-from ddpnb.recorder import shared_files
+from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, protocol, samples
 from ddpnb.recording.files import make_folder, private, write_private
 

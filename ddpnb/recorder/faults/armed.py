@@ -6,7 +6,7 @@ import random
 import threading
 from typing import Any
 
-from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.events.runs import FaultTriggered
 from ddpnb.recording.faults import Fault
 

@@ -17,17 +17,17 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceOptions, ProcessGroup, Work
 
 from ddpnb.errors import InjectedFault
-from ddpnb.recorder.breakpoints import AtDoor
-from ddpnb.recorder.callers import REDUCE_OPS
-from ddpnb.recorder.user_frames import calling_frame
+from ddpnb.recorder.collectives.callers import REDUCE_OPS
+from ddpnb.recorder.holds.breakpoints import AtDoor
+from ddpnb.recorder.stacks.user_frames import calling_frame
 from ddpnb.recording import blackbox as layout
 from ddpnb.recording.holds import Hold
 
 if TYPE_CHECKING:
-    from ddpnb.recorder.door import Door
+    from ddpnb.recorder.collectives.door import Door
+    from ddpnb.recorder.collectives.groups import KnownGroup
+    from ddpnb.recorder.collectives.signatures import OpSpec
     from ddpnb.recorder.faults.armed import Armed
-    from ddpnb.recorder.groups import KnownGroup
-    from ddpnb.recorder.signatures import OpSpec
 
 _SITE_AT = 20  # of a call's record: the string of its site
 _FOREVER_S = 1 << 30

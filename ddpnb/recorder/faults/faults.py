@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.door import Door
+from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.events.runs import FaultMissed
 
 if TYPE_CHECKING:

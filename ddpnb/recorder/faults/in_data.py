@@ -14,9 +14,9 @@ import torch
 from torch.utils import _pytree as trees
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, dataloader
 
-from ddpnb.recorder.bindings import homes_of_manual_seed
-from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.events.bindings import homes_of_manual_seed
 from ddpnb.recorder.faults.torch_hooks import FaultHooks
+from ddpnb.recorder.files.blackbox import BlackBox
 
 _OF_WORKERS = ("stalled worker", "killed worker")
 

@@ -12,10 +12,10 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ddpnb.recorder.blackbox import BlackBox
 from ddpnb.recorder.faults.armed import Armed
 from ddpnb.recorder.faults.torch_hooks import FaultHooks
 from ddpnb.recorder.faults.wrapping import CHANGES
+from ddpnb.recorder.files.blackbox import BlackBox
 
 
 class InModel(FaultHooks):

@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.recorder.blackbox import BlackBox
+from ddpnb.recorder.events.hooks import Hooks, put_in_place
 from ddpnb.recorder.faults.armed import MAX_TROUBLES, Armed
-from ddpnb.recorder.hooks import Hooks, put_in_place
+from ddpnb.recorder.files.blackbox import BlackBox
 
 
 class FaultHooks(Hooks):

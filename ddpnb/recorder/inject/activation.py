@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ddpnb.recorder import rpc
-from ddpnb.recorder.bindings import rebind
+from ddpnb.recorder.events.bindings import rebind
+from ddpnb.recorder.process import rpc
 from ddpnb.recording import protocol
 from ddpnb.recording.files import private
 
@@ -30,7 +30,7 @@ _hook: tuple[Any, Any] | None = None  # what stands for ``init_process_group``, 
 def rank_started(forked_by: int = 0) -> None:
     """Called first in a process that ddpnb itself has started as a rank, or has forked from that process."""
     global _folder
-    from ddpnb.recorder import parent_death
+    from ddpnb.recorder.process import parent_death
 
     _folder = os.environ.pop(protocol.START)  # what it starts is no rank
     parent_death.bind_to_parent(forked_by)
@@ -157,7 +157,7 @@ def start(rank: int, size: int, address: str) -> None:
     global _started
     _started = True
     try:
-        from ddpnb.recorder.loading import without_collection
+        from ddpnb.recorder.process.loading import without_collection
 
         if not _folder and protocol.HOSTS in os.environ:
             from ddpnb.recorder.inject import other_host
@@ -177,7 +177,7 @@ def _end_watch(folder: str, rank: int) -> None:
     """Record how this process ends, from now on."""
     global _endings
     if _endings is None:
-        from ddpnb.recorder.endings import Endings
+        from ddpnb.recorder.process.endings import Endings
 
         _endings = Endings(folder, rank)
         _endings.install()

@@ -21,7 +21,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ddpnb.recorder import clock, parent_death
+from ddpnb.recorder.files import clock
+from ddpnb.recorder.process import parent_death
 from ddpnb.recording import protocol
 from ddpnb.recording.files import make_folder, own_folder, private, write_private
 from ddpnb.texts import shell_word

@@ -10,7 +10,7 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.ranks import devices
 from ddpnb.ranks.environment import working_directory
-from ddpnb.recorder.components import Component, called_components, component
+from ddpnb.recorder.process.components import Component, called_components, component
 from ddpnb.recording.source.options import declared
 from ddpnb.studies.bisection.bisecting import Bisection
 from ddpnb.studies.bisection.command import CommandSpace, Request

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpnb.errors import ProbeEnded, WorldError
 from ddpnb.ranks.environment import working_directory
-from ddpnb.recorder.components import Component, Selected
+from ddpnb.recorder.process.components import Component, Selected
 from ddpnb.studies.bisection.probing import NOTHING, Ran, outcome
 from ddpnb.studies.bisection.space import Probe
 from ddpnb.world.world import World

@@ -16,8 +16,8 @@ from ddpnb.recording import protocol, status_file
 _RANK = """
 import os, socket, struct, sys
 from ddpnb.recording import status_file
-from ddpnb.recorder.left_connections import leave_connections
-from ddpnb.recorder.status_page import StatusPage
+from ddpnb.recorder.process.left_connections import leave_connections
+from ddpnb.recorder.files.status_page import StatusPage
 
 job, status, *ports = sys.argv[1:]
 connections = [socket.create_connection(("127.0.0.1", int(port))) for port in ports]

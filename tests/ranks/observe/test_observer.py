@@ -16,8 +16,8 @@ import pytest
 from ddpnb.ranks import py_spy
 from ddpnb.ranks.observe.observer import Observer
 from ddpnb.ranks.rank_processes import RankView
-from ddpnb.recorder.blackbox import BlackBox
-from ddpnb.recorder.samples import SampleFile
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.models.samples import SampleFile
 from ddpnb.recording import blackbox as layout
 from ddpnb.recording.events import Unknown
 from ddpnb.recording.events.data import DataLoop
@@ -116,7 +116,7 @@ def test_files_that_are_cut_short_do_not_kill_the_launcher(tmp_path):
     """Through mappings it died of SIGBUS, and with it the user's notebook. In a process of its own, therefore."""
     script = """
         import os, sys
-        from ddpnb.recorder.blackbox import BlackBox
+        from ddpnb.recorder.files.blackbox import BlackBox
         from ddpnb.recording import samples
         from ddpnb.ranks.observe.observer import Observer
         from ddpnb.ranks.rank_processes import RankView

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from ddpnb.ranks.observe.replica_samples import ReplicaSamples
-from ddpnb.recorder.samples import SampleFile
+from ddpnb.recorder.models.samples import SampleFile
 from ddpnb.recording.replicas import UNWRAPPED, Model, model_of
 
 MODEL = {

@@ -10,7 +10,7 @@ import pytest
 
 from ddpnb.ranks.remote.changes import PAGE, OtherFiles, PagedFile, packed, unpacked
 from ddpnb.ranks.remote.mirror import Mirror
-from ddpnb.recorder import shared_files
+from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, path_file, samples
 
 SIZES = {"box": blackbox.BOX_SIZE, "samples": samples.FILE_SIZE, "path": path_file.FILE_SIZE}

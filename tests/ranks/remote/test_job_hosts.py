@@ -21,9 +21,9 @@ from ddpnb.ranks.remote.job_hosts import JobHosts
 from ddpnb.ranks.remote.job_ranks import JobOnHosts, attached
 from ddpnb.ranks.remote.messages import way_to
 from ddpnb.ranks.remote.mirror import JobMirror
-from ddpnb.recorder import shared_files
+from ddpnb.recorder.files import shared_files
+from ddpnb.recorder.files.status_page import StatusPage
 from ddpnb.recorder.inject import other_host
-from ddpnb.recorder.status_page import StatusPage
 from ddpnb.recording import blackbox, protocol, status_file
 
 START = "0123456789ab-0"

@@ -8,9 +8,9 @@ import pytest
 import torch.distributed as dist
 from torch.distributed import rpc
 
-from ddpnb.recorder.bindings import rebind
+from ddpnb.recorder.events.bindings import rebind
 from ddpnb.recorder.inject import activation
-from ddpnb.recorder.rpc import waiting
+from ddpnb.recorder.process.rpc import waiting
 from ddpnb.recording import protocol
 
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ddpnb.ranks.remote.job_hosts import JobHosts
-from ddpnb.recorder import clock
+from ddpnb.recorder.files import clock
 from ddpnb.recorder.inject import other_host
 from ddpnb.recording import protocol
 

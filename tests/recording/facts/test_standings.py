@@ -221,7 +221,9 @@ def test_a_rank_in_a_library_waits_there_and_not_in_a_call_that_it_has_begun():
 
 def test_a_wait_for_several_calls_together_is_one_for_these():
     """The Work of a coalescing manager has no record of its own."""
-    work = Frame("/venv/lib/ddpnb/recorder/waits.py", 70, "watched_wait", user=False, unseen=UNRECORDED_WORK)
+    work = Frame(
+        "/venv/lib/ddpnb/recorder/collectives/waits.py", 70, "watched_wait", user=False, unseen=UNRECORDED_WORK
+    )
     rank = Rank(0).idles(9.0, line(8), still_s=9.0).has_stack(Frame(FILE, 8, "main"), work)
     assert standing(rank).function == "wait of a Work that is not recorded"
     assert standing(rank.issues("send", line(5), peer=1, device="cuda")).call.op == "send"

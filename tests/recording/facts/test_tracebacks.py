@@ -13,7 +13,10 @@ from ddpnb.recording.facts.tracebacks import error_line, user_line
     [
         (["/home/user/a.py", "/home/user/b.py"], Site("/home/user/b.py", 2, "f2")),
         (["/home/user/a.py", "/venv/lib/python3.13/site-packages/x.py"], Site("/home/user/a.py", 1, "f1")),
-        (["/home/user/a.py", "<frozen importlib>", "/opt/ddpnb/recorder/hooks.py"], Site("/home/user/a.py", 1, "f1")),
+        (
+            ["/home/user/a.py", "<frozen importlib>", "/opt/ddpnb/recorder/events/hooks.py"],
+            Site("/home/user/a.py", 1, "f1"),
+        ),
         (["/usr/lib/python3.13/json.py"], NO_SITE),
         ([], NO_SITE),
     ],

@@ -1,0 +1,1 @@
+"""How a rank answers while its main thread hangs: control channel, socket, signs of life."""

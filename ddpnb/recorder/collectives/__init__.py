@@ -1,0 +1,1 @@
+"""The door that each collective passes, the fence, and the process groups."""

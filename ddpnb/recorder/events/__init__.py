@@ -1,0 +1,1 @@
+"""Hooks on functions of torch, and the events other than collectives that they record."""

@@ -1,0 +1,1 @@
+"""Holds: breakpoints at collectives and lines, their conditions, steps, and release."""

@@ -1,0 +1,1 @@
+"""The path of a rank, and whether ranks have parted."""

@@ -1,0 +1,1 @@
+"""This process: how it starts, runs scripts and cells, and ends."""
