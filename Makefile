@@ -111,7 +111,7 @@ $(MATRIX)/.tested: pyproject.toml tests/constraints.txt tests/matrix/constraints
 
 # The pictures of the README and of the docs, taken in JupyterLab.
 pictures: $(VENV)/.tested browser
-	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_notebooks.py -k "tour or bisection"
+	DDPNB_SCREENSHOTS=$(CURDIR)/notebooks/images $(BIN)/python -m pytest -q tests/browser/test_notebooks.py --full -k "pictures or bisection"
 
 # The documentation site, in site/: a warning of Sphinx is an error.
 docs: $(VENV)/.documented
@@ -125,7 +125,7 @@ $(VENV)/bin/pip:
 # Says what pip does, since it takes minutes when nothing is cached.
 PIP_INSTALL = $(BIN)/python tests/install.py $(BIN)/pip install -c tests/constraints.txt
 
-$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt $(wildcard ddpnb/labextension/*.json ddpnb/labextension/static/*.js)
+$(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt $(wildcard ddpnb/labextension/*.json ddpnb/labextension/modules/*.js)
 	@echo "Installing ddpnb with torch and JupyterLab: a minute or two from pip's cache, else as long as 2 GB take"
 	@$(PIP_INSTALL) -e .
 	@touch $@

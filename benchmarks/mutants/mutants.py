@@ -657,7 +657,7 @@ MUTANTS = (
     ),
     Mutant(
         "extension-marks-the-line-below",
-        "labextension/static/places.js",
+        "labextension/modules/places.js",
         "Math.max(0, Math.min(line, editor.lineCount) - 1)",
         "Math.max(0, Math.min(line, editor.lineCount - 1))",
         "JupyterLab opens the file of a finding at the line below",

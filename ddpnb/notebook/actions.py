@@ -14,6 +14,7 @@ from ddpnb.notebook.tasks import Tasks
 from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
 from ddpnb.recording.holds import Place
+from ddpnb.render.answers import Answer
 from ddpnb.world.breakpoints import Holding
 from ddpnb.world.faults import Injection
 from ddpnb.world.live import LiveRanks
@@ -66,6 +67,11 @@ class Actions:
             "step these": ("making a step of start-up", self._step_these),
             "run to the end": ("making the steps of start-up", lambda _: self._startup().run()),
         }
+
+    def withdraw(self) -> None:
+        """The state of the ranks has changed: what was asked before is not answered by another click."""
+        self._to_confirm = ()
+        self.tasks.withdraw()
 
     def take(self, action: str, values: Values, place: str = "") -> bool:
         """Start this action, whose answer is shown at this place; False if it is not an action on a World."""
@@ -207,7 +213,7 @@ class Actions:
             raise UsageError("no expression given.", "Enter one, such as loss.item().")
         return str(self.world.evaluate(values["expression"].strip()))
 
-    def _restart(self, values: Values) -> str:
+    def _restart(self, values: Values) -> str | Answer:
         """Restart ranks; where that ends processes that live, only when it is asked for a second time."""
         ranks = asked.ranks(values)
         if ranks is None and not self._own._restart.would_replace():
@@ -219,19 +225,19 @@ class Actions:
             self._to_confirm = ending
             whose = f"{phrases.verb(ending, 'the process', 'the processes')} of {phrases.ranks(ending)}"
             its = phrases.verb(ending, "its", "their")
-            return (
+            return _question(
                 f"Click restart again to end {whose}, with {its} variables and models. Release interrupts what runs "
                 "there, and keeps them."
             )
         self._to_confirm = ()
         return str(self._own.restart(ranks))
 
-    def _restart_all(self) -> str:
+    def _restart_all(self) -> str | Answer:
         """Nothing is dead and nothing runs: new processes for all ranks, when they are asked for a second time."""
         everyone = tuple(range(self.world.size))
         if self._to_confirm != everyone:
             self._to_confirm = everyone
-            return (
+            return _question(
                 "No rank is dead, stopped or in a run. Click restart again to give all ranks new processes: their variables "
                 "and models are lost."
             )
@@ -294,3 +300,7 @@ class Actions:
         if ranks is None:
             raise UsageError("no rank selected.", "Select the ranks that make their next step.")
         self._startup().step(ranks, timeout=_STEP_S)
+
+
+def _question(words: str) -> Answer:
+    return Answer((), words, asks=True)

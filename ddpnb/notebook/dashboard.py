@@ -42,6 +42,7 @@ class Dashboard(Panel):
         self.world = world
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
+        self._asked_in = ("", False)  # the state in which a question was asked
         self._kept_of: tuple[Run | None, tuple[str, str]] | None = None  # what the saved state shows
         self._outcome_of: object = None  # the run whose outcome is shown
         self._card_of: object = None  # what the card shows
@@ -215,6 +216,10 @@ class Dashboard(Panel):
     def _refresh_controls(self) -> None:
         """Update the controls and the result of the last action; called by ``Tasks.draw``."""
         head = self._head()
+        if (head.activity, head.dead) != self._asked_in:
+            self._asked_in = head.activity, head.dead
+            self._tasks.forget() if head.activity == "closed" else self.actions.withdraw()
+            head = self._head()
         words = f"{self._kind} of {head.description}: {head.state}"
         self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
         for part in self.parts.values():

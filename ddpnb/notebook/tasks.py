@@ -108,6 +108,11 @@ class Tasks:
         with self._lock:
             self._answers.clear()
 
+    def withdraw(self) -> None:
+        """Drop what was asked: it was asked in another state."""
+        with self._lock:
+            self._answers = {place: answer for place, answer in self._answers.items() if not answer.asks}
+
     def _do(self, what: str, work: Callable[[], Any], place: str) -> None:
         answer = Answer()
         try:

@@ -97,6 +97,8 @@ class Pitfall:
         parts = [f"{self.title}  [{self.finding}]", self.why, f"Look at:\n{self.look}", f"Fix: {self.fix}"]
         return "\n\n".join(parts)
 
+    __repr__ = __str__
+
 
 @cache
 def names() -> tuple[str, ...]:

@@ -239,6 +239,13 @@ class Recording:
     # Not part of it: a cache of the analysis.
     known: dict[Any, Any] = field(default_factory=dict[Any, Any], init=False, compare=False, repr=False)
 
+    def __repr__(self) -> str:  # a notebook shows it below a cell that ends with a Recording
+        calls = sum(len(record.calls) for record in self.ranks.values())
+        return (
+            f"<Recording of {len(self.ranks)} of {self.world_size} ranks, {calls:,} calls: ddpnb.show() shows it, "
+            "ddpnb.diagnose() says what is wrong>"
+        )
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write this Recording to a file that ``ddpnb.load()`` reads, on any machine, without torch.
 

@@ -14,13 +14,14 @@ _LONGEST = 2000
 class Answer:
     """What is known of the actions of one form. ``busy``: those in progress; ``said``: the result of the last one.
 
-    ``file``: that it has written, as an absolute path.
+    ``file``: that it has written, as an absolute path. ``asks``: what was said holds only for the state in which it was said.
     """
 
     busy: tuple[str, ...] = ()
     said: str = ""
     bad: bool = False
     file: str = ""
+    asks: bool = False
 
 
 def html(answer: Answer) -> str:

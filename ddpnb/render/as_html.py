@@ -56,7 +56,7 @@ def _block(block: Block, element: str) -> str:
         rows = "".join(_row(row, block.widest) for row in block.rows)
         given = markup.attributes({"class": block.kind or None, "aria-label": block.label})
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
-        return f'<div class="scroll"><table{given}>{body}</table></div>'
+        return f'<div class="scroll" tabindex="0"><table{given}>{body}</table></div>'
     return _source(block) if isinstance(block, Source) else block.html
 
 

@@ -88,9 +88,7 @@ def table(label: str, head: Iterable[object], rows: Iterable[str], *, kind: str 
     """A table that scrolls where it is too wide; ``rows`` are HTML."""
     heads = "".join(f'<th scope="col">{text(cell, 80)}</th>' for cell in head)
     given = attributes({"class": kind or None, "aria-label": label})
-    return (
-        f'<div class="scroll"><table{given}><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    )
+    return f'<div class="scroll" tabindex="0"><table{given}><thead><tr>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def attributes(values: dict[str, object]) -> str:

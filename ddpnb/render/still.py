@@ -97,7 +97,7 @@ def page(recording: Recording, diagnosis: Diagnosis) -> str:
     head = f'<h1>{markup.text(headline, 200)}</h1><p class="faint">{markup.text(read, 600)} Written {_now()}.</p>'
     tiles = boards.tiles(recording, diagnosis.findings)
     head += markup.items((f"<b>{name}</b>: {markup.text(value)}" for name, value in about(recording)), "about this run")
-    shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP), *_below(recording, diagnosis)]
+    shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP, heading="h2"), *_below(recording, diagnosis)]
     content = markup.without_links("".join(shown))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>ddpnb: {escape(headline)}</title>'
@@ -113,12 +113,19 @@ def _now() -> str:
 
 
 def _sections(
-    diagnosis: Diagnosis | None, tiles: Sequence[Tile], recording: Recording | None, *, last: int = 0, dpi: int
+    diagnosis: Diagnosis | None,
+    tiles: Sequence[Tile],
+    recording: Recording | None,
+    *,
+    last: int = 0,
+    dpi: int,
+    heading: str = "h3",
 ) -> str:
     """Findings, ranks and time line."""
     cards = card.html(diagnosis, headline=False) if diagnosis is not None else ""
-    ranks = f"<h3>Ranks</h3>{as_html.html(*board.table(tiles))}" if tiles else ""
-    return cards + ranks + (_time_line(recording, diagnosis, last, dpi) if recording is not None else "")
+    ranks = f"<{heading}>Ranks</{heading}>{as_html.html(*board.table(tiles))}" if tiles else ""
+    line = _time_line(recording, diagnosis, last, dpi) if recording is not None else ""
+    return cards + ranks + (f"<{heading}>Time line</{heading}>{line}" if line else "")
 
 
 def _time_line(recording: Recording, diagnosis: Diagnosis | None, last: int, dpi: int) -> str:
@@ -133,7 +140,7 @@ def _time_line(recording: Recording, diagnosis: Diagnosis | None, last: int, dpi
     which = f"each of {count}" if count <= MOST else f"the most relevant of {count:,}"
     words = f"The time line: a lane for {which} ranks, with its calls."
     note = f'<p class="faint">The most relevant of {count:,} ranks.</p>' if count > MOST else ""
-    return f"<h3>Time line</h3>{note}{markup.picture(drawn, words)}"
+    return f"{note}{markup.picture(drawn, words)}"
 
 
 def _below(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:

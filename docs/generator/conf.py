@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import ddpnb
-from docs.generator import docstrings
+from docs.generator import docstrings, navigation
 
 project = "ddpnb"
 author = "the authors of ddpnb"
@@ -58,3 +58,4 @@ html_theme_options = {"navigation_with_keys": True, "top_of_page_buttons": []}
 def setup(app: object) -> None:
     """Sphinx calls it."""
     docstrings.connect(app)
+    navigation.connect(app)

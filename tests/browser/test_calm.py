@@ -47,6 +47,26 @@ def test_names_with_markup_and_empty_recordings(lab, page):
     assert page.evaluate("window.got") is None
 
 
+LATE = """
+from ddpnb.notebook.widgets.fragment import Fragment
+class Late(Fragment):
+    _esm = "await new Promise((done) => setTimeout(done, 3000));" + Fragment._esm
+late = Late("<p>at first</p>", label="late")
+late
+"""
+
+
+def test_a_widget_whose_script_loads_for_more_than_two_seconds(lab, page):
+    """anywidget then drops all messages of its model."""
+    lab.open(page, lab.write("late.ipynb", LATE, "late.html = '<p>before it was there</p>'"))
+    lab.run_all(page)
+    shown = page.get_by_role("group", name="late", exact=True)
+    expect(shown).to_contain_text("before it was there")
+    page.locator(".jp-Cell").last.locator(".cm-content").fill("late.html = '<p>afterwards</p>'")
+    page.keyboard.press("Control+Enter")
+    expect(shown).to_contain_text("afterwards")
+
+
 def test_one_world_in_two_notebooks_and_a_widget_shown_twice(lab, page, chromium):
     first = lab.write(
         "first.ipynb", "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nboard = ddpnb.show(world)\nboard", "board"

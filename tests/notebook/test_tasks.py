@@ -8,6 +8,7 @@ import pytest
 
 from ddpnb.errors import UsageError
 from ddpnb.notebook.tasks import Tasks
+from ddpnb.render.answers import Answer
 from tests.notebook.waiting import Overtaken, until_done
 
 LONG = 20.0
@@ -190,3 +191,11 @@ def test_what_is_done_is_seen_with_its_answer():
         assert tasks.busy == ("thinking",)
     until_done(tasks)
     assert drawn[-1] == "Thought."
+
+
+def test_a_question_is_dropped_with_the_state_in_which_it_was_asked(desk):
+    for place, answer in (("saved", Answer((), "Saved.")), ("asked", Answer((), "Click again.", asks=True))):
+        desk.work.start(place, lambda answer=answer: answer, place)
+        desk.until(lambda _, place=place: desk.work.answer(place).said)
+    desk.work.withdraw()
+    assert (desk.work.answer("saved").said, desk.work.answer("asked").said) == ("Saved.", "")

@@ -20,7 +20,7 @@ from ddpnb.recording.calls import Group, Site
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.marks import Mark
 from ddpnb.recording.path import Block, Branch, Code, Kind, Path, number, word
-from ddpnb.recording.recording import Child, Process, Recording
+from ddpnb.recording.recording import Child, Process, RankRecord, Recording
 from ddpnb.recording.replicas import Digest, Model, Sample, TensorSpec
 from ddpnb.recording.stacks import Frame
 from ddpnb.recording.startup import StartupState, StepState
@@ -100,6 +100,12 @@ def content(path):
 
 def rewrite(path, header, body):
     path.write_bytes(gzip.compress(f"{json.dumps(header)}\n{json.dumps(body)}".encode()))
+
+
+def test_a_recording_is_shown_in_a_few_words():
+    recording = Recording(2, {0: RankRecord(0), 1: RankRecord(1)}, {"a.py": "x" * 10_000})
+    assert repr(recording).startswith("<Recording of 2 of 2 ranks, 0 calls: ddpnb.show() shows it")
+    assert len(repr(recording)) < 150
 
 
 def test_what_was_saved_is_loaded(saved):

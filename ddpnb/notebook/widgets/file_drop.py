@@ -46,7 +46,7 @@ class FileDrop(View):
         on_path: called with the path that was typed.
     """
 
-    _esm = module("keys.js", "file_drop.js")
+    _esm = module("hearing.js", "keys.js", "file_drop.js")
     _css = styles()
     label = traitlets.Unicode("files", help="for screen readers").tag(sync=True)
     hint = traitlets.Unicode("Drop files here").tag(sync=True)

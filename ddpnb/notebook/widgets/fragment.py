@@ -40,6 +40,7 @@ class Fragment(View):
 
     _esm = module(
         "connection.js",
+        "hearing.js",
         "keys.js",
         "patch.js",
         "sanitize.js",

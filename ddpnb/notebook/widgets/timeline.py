@@ -32,7 +32,7 @@ class Timeline(View):
     tells a page whether it missed a message.
     """
 
-    _esm = module("keys.js", "axis.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
+    _esm = module("hearing.js", "keys.js", "axis.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
     _css = styles()
     columns = traitlets.Dict().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import anywidget
 import traitlets
@@ -13,7 +14,7 @@ import traitlets
 from ddpnb.render import markup
 
 STATIC = Path(__file__).parent / "static"
-VIEWER = "../../../labextension/static/viewer.js"  # which the extension of JupyterLab shows below outputs, too
+VIEWER = "../../../labextension/modules/viewer.js"  # which the extension of JupyterLab shows below outputs, too
 _LONGEST = 4000  # characters of a value that the page sends; what comes from there is not trusted either
 _MOST = 200  # values of a message
 
@@ -42,13 +43,15 @@ class View(anywidget.AnyWidget):
         on_action: called with the name of the action and its values, as strings. It must return quickly.
     """
 
+    own = traitlets.Unicode("", help="the id of its model, by which the page finds it").tag(sync=True)
     live = traitlets.Bool(False, help="something feeds it: when that stops, it says so").tag(sync=True)
 
     def __init__(self, on_action: Action | None = None, **traits: Any) -> None:
         unknown = set(traits) - set(self.trait_names())
         if unknown:
             raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}.")
-        super().__init__(**traits)
+        own = uuid4().hex
+        super().__init__(model_id=own, own=own, **traits)
         self.on_action = on_action
         self.on_msg(self._take)
         _hear_beside_cells(self.comm)

@@ -31,8 +31,8 @@ from ddpnb.recording.stacks import MAX_FRAMES
 _LONGEST_MESSAGE = 4000
 _NO_GROUP = (
     re.compile("Default process group has not been initialized"),
-    "ddpnb: earlier functions and cells left no process group that can be used. Call init_process_group() in this one, "
-    "or world.rebuild() before it.",
+    "ddpnb: the ranks have no process group that can be used, from world.init() or an earlier cell. Call init_process_group() in "
+    "this one, or world.rebuild() before it.",
 )
 _OLD_GROUP = (
     re.compile("is not initialized in the world group map|Invalid process group specified"),

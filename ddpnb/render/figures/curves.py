@@ -1,4 +1,7 @@
-"""Quantities of a run over time, below each other, with one time axis: the seconds of the time line."""
+"""Quantities of a run over time, below each other, in the seconds of the time line.
+
+They have one time axis; but a loss of so short a time that it would be a dash in it has its own.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from ddpnb.render.views.curves import CurveRow
 
 _HEIGHT = 1.7
 _STYLES: tuple[Literal["-", "--"], ...] = ("-", "--")  # of neighbours: never colour alone
+_SHORT = 0.25  # of the time of all quantities: a loss that took less has its own axis
+_TIME = "seconds since the first collective"
 _NONE = {"loss": "no loss recorded: only one that is passed to backward() is seen"}
 
 
@@ -31,9 +36,15 @@ def curves(rows: Sequence[CurveRow], ax: Axes | None = None) -> Axes:
     made = canvas.canvas(ax, 8, _HEIGHT * len(drawn) + 0.4, len(drawn))
     for axes, row in zip(made, drawn, strict=True):
         _draw(axes, row, last=axes is made[-1])
-    ends = [axes.get_xlim() for axes, row in zip(made, drawn, strict=True) if row.known]
-    for axes in made if ends else ():
-        axes.set_xlim(min(left for left, _ in ends), max(right for _, right in ends))
+    known = [(axes, row) for axes, row in zip(made, drawn, strict=True) if row.known]
+    ends = [axes.get_xlim() for axes, _ in known]
+    begin, end = (min(left for left, _ in ends), max(right for _, right in ends)) if ends else (0.0, 1.0)
+    for axes, row in known:
+        left, right = axes.get_xlim()
+        if row.title == "loss" and right - left < _SHORT * (end - begin):
+            axes.set_xlabel(_TIME)
+        else:
+            axes.set_xlim(begin, end)
     return made[0]
 
 
@@ -47,7 +58,7 @@ def _draw(axes: Axes, row: CurveRow, *, last: bool) -> None:
         at, low, mid, high = (list(values) for values in zip(*row.band, strict=True))
         axes.fill_between(at, low, high, color=FIGURES["note"], alpha=0.3, lw=0, label=f"range of {row.ranks} ranks")
         axes.plot(at, mid, color=FIGURES["note"], lw=1.3, label="median")
-    canvas.plain(axes, "seconds since the first collective" if last else "", row.title)
+    canvas.plain(axes, _TIME if last else "", row.title)
     axes.grid(visible=True, lw=0.4, alpha=0.6)
     axes.yaxis.set_major_locator(MaxNLocator(4))
     if row.lines or row.band:

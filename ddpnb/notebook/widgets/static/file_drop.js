@@ -1,5 +1,6 @@
 // Where files are dropped, chosen or named. They go to Python in parts, each after the one before has arrived:
 // a notebook server refuses large messages.
+import { keepHearing } from "./hearing.js";
 import { keepKeys } from "./keys.js";
 
 const PART = 1 << 20; // bytes of a message
@@ -39,6 +40,7 @@ function element(name, attributes, ...children) {
 }
 
 function render({ model, el }) {
+  keepHearing(model);
   const hint = element("span", {});
   const choose = element("button", { type: "button" }, "choose files");
   const folder = element("button", { type: "button" }, "choose a folder");

@@ -2,6 +2,7 @@
 import { connection, follow, tell } from "./connection.js";
 import { copyCode } from "./copy.js";
 import { filterTiles, narrowLists } from "./filter.js";
+import { keepHearing } from "./hearing.js";
 import { keepKeys, showKeys } from "./keys.js";
 import { replace } from "./patch.js";
 import { followLinks } from "./places.js";
@@ -58,6 +59,7 @@ function frame(model, body) {
 }
 
 function render({ model, el }) {
+  keepHearing(model);
   const body = document.createElement("div");
   body.className = "ddpnb";
   body.setAttribute("role", "group");

@@ -1,7 +1,7 @@
 // A place in the code: its lines are shown here, and opened in the same JupyterLab from there. And files that were written.
 
 import { tell } from "./connection.js";
-import { showLine, viewer } from "../../../labextension/static/viewer.js";
+import { showLine, viewer } from "../../../labextension/modules/viewer.js";
 
 const ANSWER_MS = 1500;
 

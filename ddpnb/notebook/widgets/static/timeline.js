@@ -1,6 +1,7 @@
 // The time line: shows the lanes, lets one move about in them, and tells Python which call somebody points at.
 import { axisOf, drawnAt, gapsOf, momentOf, seen } from "./axis.js";
 import { emptyStore, find, runOf, spanOf, take } from "./columns.js";
+import { keepHearing } from "./hearing.js";
 import { keepKeys } from "./keys.js";
 import { describe, extentOf, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
@@ -71,6 +72,7 @@ function legend() {
 }
 
 function render({ model, el }) {
+  keepHearing(model);
   const note = make("span", { class: "faint" });
   const buttons = {
     in: button(ICONS.in, "zoom in"), out: button(ICONS.out, "zoom out"),
