@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     """List the jobs, or show one; returns the exit status."""
     from ddpnb.cli import claim, say
     from ddpnb.cli.run import save, show_diagnosis
-    from ddpnb.render import stacks
+    from ddpnb.render import as_text, stacks
     from ddpnb.render.views.merged_stacks import merge
     from ddpnb.rules.diagnose import diagnose
     from ddpnb.world import nccl_status, unprefixed
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
         if of_nccl is not None:
             show("\n".join(f"{one.name}: {one.told}" for one in nccl_status.checks(of_nccl, diagnose=False)))
         if arguments.stacks:
-            show(stacks.text(merge(recording)))
+            show(as_text.text(*stacks.document(merge(recording), whole=True)))
         show_diagnosis(diagnosis)
         status = 3 if diagnosis.outcome == "hang" else 0
         status = save(diagnosis, arguments.json, status)

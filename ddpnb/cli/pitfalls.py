@@ -8,7 +8,9 @@ import sys
 from ddpnb.cli import show
 from ddpnb.errors import UsageError
 from ddpnb.pitfalls import Pitfall
-from ddpnb.render.terminal import output, table
+from ddpnb.render import as_text
+from ddpnb.render.document import Prose
+from ddpnb.render.terminal import table
 
 HELP = "list, show and run example bugs, each with its fix"
 
@@ -80,12 +82,8 @@ def _run(pitfall: Pitfall, *, fixed: bool) -> int:
 
 
 def _changed(pitfall: Pitfall) -> str:
-    from ddpnb.render.markdown import PageMarkdown
-
-    return f"{output(PageMarkdown(f'What was fixed: {pitfall.fix}'))}\n\n{pitfall.difference}"
+    return f"{as_text.text(Prose(f'What was fixed: {pitfall.fix}'))}\n\n{pitfall.difference}"
 
 
 def _story(pitfall: Pitfall) -> str:
-    from ddpnb.render.markdown import PageMarkdown
-
-    return output(PageMarkdown(str(pitfall)))
+    return as_text.text(Prose(str(pitfall)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from html import escape
 from statistics import median
 from typing import TYPE_CHECKING
 
 from ddpnb.recording import phrases
 from ddpnb.recording.account import PARTS, Account, Parts, RankAccount, Straggler
 from ddpnb.recording.timing.quantities import percent, span
+from ddpnb.render import markup
 from ddpnb.render.document import Block, Cell, Drawn, Group, Inline, Items, Paragraph, Table
 from ddpnb.render.shown import Shown
 
@@ -123,7 +123,7 @@ def document(account: Account) -> Group:
     if len(account.ranks) > 1:
         rows.append(["all", _bar(account.parts), "", *_shares(account.parts), "", "", ""])
     legend = "".join(
-        f'<i class="{part}" aria-hidden="true"></i><span title="{escape(meaning)}">{part}</span>'
+        f'<i class="{part}" aria-hidden="true"></i><span{markup.attributes({"title": meaning})}>{part}</span>'
         for part, meaning in _MEANING.items()
     )
     head = ("rank", Cell((Drawn(legend),), role="b"), *_HEAD)
@@ -136,11 +136,11 @@ def document(account: Account) -> Group:
 def _bar(parts: Parts) -> Cell:
     shown = "".join(
         f'<span class="{part}" style="width:{parts.share(part) * 100:.2f}%"'
-        f' title="{part} {escape(span(getattr(parts, part)))}"></span>'
+        f' title="{part} {markup.text(span(getattr(parts, part)))}"></span>'
         for part in PARTS
     )
     shares = ", ".join(f"{part} {percent(parts.share(part))}" for part in PARTS)
-    return Cell((Drawn(f'<div class="bar" role="img" aria-label="{escape(shares)}">{shown}</div>'),), role="b")
+    return Cell((Drawn(f'<div class="bar" role="img" aria-label="{markup.text(shares)}">{shown}</div>'),), role="b")
 
 
 _HEAD = ("wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")

@@ -6,23 +6,31 @@ from collections.abc import Iterable
 
 from ddpnb.recording.calls import Site
 from ddpnb.render import markup
+from ddpnb.render.code import coloured
 from ddpnb.render.document import (
     Block,
     Cell,
     Code,
     Drawn,
     Group,
+    Heading,
     Icon,
     Inline,
     Items,
     Line,
     Paragraph,
     Place,
+    Prose,
+    Rule,
     Source,
     Table,
     Title,
 )
+from ddpnb.texts import printable
 
+# Of Markdown only paragraphs, lists, code and emphasis: the page allows no more in a part of the dashboard.
+_NOT = "link image autolink heading lheading hr blockquote html_block html_inline reference".split()  # noqa: SIM905
+_ELEMENTS = (("strong>", "b>"), ("em>", "i>"), ("<br />", " "))
 _HEAD_WIDEST = 80  # characters of a head of a table
 _LONGEST = 400  # characters that are shown on hover
 ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}  # of a severity, or an outcome
@@ -45,7 +53,8 @@ def _block(block: Block, element: str) -> str:
         tag = f'<span class="mono faint">{markup.text(block.tag)}</span>'
         return f'<div class="summary">{icon}{inline(block.parts)} {tag}</div>'
     if isinstance(block, Items):
-        return f"<ul>{''.join(map(_item, block.items))}</ul>" if block.items else ""
+        given = markup.attributes({"class": block.kind or None})
+        return f"<ul{given}>{''.join(map(_item, block.items))}</ul>" if block.items else ""
     if isinstance(block, Group):
         inside = "".join(_block(one, "div") for one in block.blocks)
         role = "article" if block.label else None
@@ -57,7 +66,24 @@ def _block(block: Block, element: str) -> str:
         given = markup.attributes({"class": block.kind or None, "aria-label": block.label})
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
         return f'<div class="scroll" tabindex="0"><table{given}>{body}</table></div>'
+    if isinstance(block, Heading):
+        return f"<h4>{markup.text(block.words)}</h4>"
+    if isinstance(block, Prose):
+        return prose(block.markdown)
+    if isinstance(block, Rule):
+        return ""
     return _source(block) if isinstance(block, Source) else block.html
+
+
+def prose(text: str) -> str:
+    """Paragraphs, lists, code and emphasis of Markdown; anything else stays text."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "highlight": lambda code, *_: coloured(code)}).disable(_NOT)
+    html = parser.render(printable(text))
+    for element, ours in _ELEMENTS:
+        html = html.replace(element, ours)
+    return html
 
 
 def _paragraph(block: Paragraph) -> str:

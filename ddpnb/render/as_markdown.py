@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpnb.render import as_text
-from ddpnb.render.document import Block, Drawn, Group, Inline, Items, Paragraph, Place, Title
+from ddpnb.render.document import Block, Drawn, Group, Heading, Inline, Items, Paragraph, Place, Prose, Rule, Title
 from ddpnb.texts import printable, relative
 
 _TICKS = "```"
@@ -26,6 +26,12 @@ def _blocks(blocks: Iterable[Block]) -> Iterator[list[str]]:
             yield [_paragraph(block)]
         elif isinstance(block, Items) and block.items:
             yield [line for item in block.items for line in _item(item)]
+        elif isinstance(block, Heading):
+            yield [f"#### {_plain((block.words,))}"]
+        elif isinstance(block, Prose):
+            yield block.markdown.split("\n")
+        elif isinstance(block, Rule):
+            yield ["---"]
         elif isinstance(block, Group):
             yield from _blocks(block.blocks)
         elif not isinstance(block, (Items, Drawn)):  # as a terminal shows it

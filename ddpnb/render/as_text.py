@@ -11,17 +11,20 @@ from ddpnb.render.document import (
     Cell,
     Code,
     Group,
+    Heading,
     Icon,
     Inline,
     Items,
     Place,
+    Prose,
+    Rule,
     Source,
     Span,
     Table,
     Title,
 )
 from ddpnb.render.terminal import Line, Paragraph, Piece, Preformatted
-from ddpnb.texts import shortened
+from ddpnb.texts import printable, shortened
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,6 +63,24 @@ def parts(blocks: Iterable[Block], indent: str = "", *, hangs: bool = False) -> 
             yield from _source(block, indent)
         elif isinstance(block, Table):
             yield Preformatted(_table(block), indent)
+        elif isinstance(block, Heading):
+            yield Paragraph((block.words, "bold"), first=indent, rest=indent)
+        elif isinstance(block, Prose):
+            yield _prose(block, indent)
+        elif isinstance(block, Rule):
+            yield _rule()
+
+
+def _prose(block: Prose, indent: str) -> RenderableType:
+    from ddpnb.render.markdown import PageMarkdown  # takes a while
+
+    return PageMarkdown(printable(block.markdown), len(indent))
+
+
+def _rule() -> RenderableType:
+    from rich.rule import Rule
+
+    return Rule(characters="-", style="")
 
 
 def _item(item: Block | Iterable[Block], indent: str, *, marked: bool) -> Iterator[RenderableType]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from html import escape
 
 from ddpnb.render import lesson, markup, pages
 from ddpnb.rules import catalogue
-from ddpnb.texts import printable
 
 _CODE = re.compile(r"<pre>.*?</pre>", re.DOTALL)
-_TAGS = (("<strong>", "<b>"), ("</strong>", "</b>"), ("<em>", "<i>"), ("</em>", "</i>"))  # what the page allows
 
 
 def row(number: int, *, lesson: bool, opened: str = "") -> str:
@@ -50,8 +47,6 @@ def page(code: str) -> str:
     html = pages.page_html(known).replace(
         f'role="article" aria-label="{code}"', f'role="group" aria-label="page of {code}"'
     )
-    for theirs, ours in _TAGS:
-        html = html.replace(theirs, ours)
     return _CODE.sub(lambda found: lesson.copied(found[0]), html)
 
 
@@ -66,5 +61,5 @@ def report(text: str, copied: bool | None) -> str:
     close = markup.button("close", "close report", image="gone", title="close this report")
     return (
         f'<div class="row title"><h3>Report</h3><span class="{role}" role="status">{words}</span>'
-        f'<span class="space"></span>{close}</div><pre tabindex="0" aria-label="report">{escape(printable(text))}</pre>'
+        f'<span class="space"></span>{close}</div><pre tabindex="0" aria-label="report">{markup.verbatim(text)}</pre>'
     )

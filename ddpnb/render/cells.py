@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import zip_longest
 from typing import Any
 
 from ddpnb.recording import phrases
+from ddpnb.render import markup
 from ddpnb.texts import printable
 
 MOST = 1_000_000  # characters that are shown of all blocks together: a notebook must stay usable
@@ -195,7 +195,7 @@ def bundles(
             for ranks, piece in _rows(together, most // len(blocks)):
                 if heading != (heading := phrases.ranks(ranks)):
                     plain.append(f"{heading}:")
-                    rich.append(f'<div class="head">{escape(heading)}</div>')
+                    rich.append(f'<div class="head">{markup.verbatim(heading)}</div>')
                 if isinstance(piece, Display):
                     end()
                     found.append(piece)
@@ -250,12 +250,12 @@ def _rows(blocks: Sequence[Block], most: int) -> Iterator[tuple[tuple[int, ...],
 def _folded(block: Block, number: int, most: int) -> str:
     left_out, pieces = _shown(block.output, most)
     attributes = (' class="bad"' if block.output.what else "") + (" open" if number < _OPEN else "")
-    return f"<details{attributes}><summary>{escape(block.heading)}</summary>{_note(left_out)}{_box(_joined(pieces))}</details>"
+    return f"<details{attributes}><summary>{markup.verbatim(block.heading)}</summary>{_note(left_out)}{_box(_joined(pieces))}</details>"
 
 
 def _box(shown: str) -> str:
     """A text that scrolls when it is long. Its end is in sight: a column in reverse order begins there."""
-    return f'<div class="box"><pre>{escape(shown)}</pre></div>'
+    return f'<div class="box"><pre>{markup.verbatim(shown)}</pre></div>'
 
 
 def _joined(pieces: Iterable[str | Display]) -> str:
@@ -263,7 +263,7 @@ def _joined(pieces: Iterable[str | Display]) -> str:
 
 
 def _note(said: str) -> str:
-    return f'<div class="m">{escape(printable(said))}</div>' if said else ""
+    return f'<div class="m">{markup.verbatim(said)}</div>' if said else ""
 
 
 def _notes(notes: Iterable[str]) -> list[str]:

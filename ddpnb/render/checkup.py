@@ -1,51 +1,49 @@
-"""What the doctor found, as text: sections, one line for each check, and what to do where it is not ok."""
+"""What the doctor found, as a document: sections, one line for each check, and what to do where it is not ok."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddpnb.recording.checks import SECTIONS, Check, CollectiveTime
-from ddpnb.render.terminal import Paragraph, output, table
-from ddpnb.texts import printable
+from ddpnb.render import as_html, markup
+from ddpnb.render.document import Block, Drawn, Group, Heading, Icon, Items, Paragraph, Span, Table
+from ddpnb.texts import shortened
 
-_MARKS = {"ok": "✓", "warning": "!", "unknown": "?"}
+_MARKS = {"ok": ("done", "ok", "✓"), "warning": ("warning", "warning", "!"), "unknown": ("why", "faint", "?")}
 _AFTER = ("timings",)  # sections that follow the start-up
 _LONGEST = 2000  # characters of a detail
+_NAME = 100  # and of a name
 _WIDEST = 14  # of the column with the names
 
 
-def text(
+def document(
     headline: str,
     checks: Sequence[Check],
-    startup: str,
+    startup: Sequence[Block],
     collectives: Sequence[CollectiveTime],
     description: str,
     *,
     verbose: bool = False,
-) -> str:
+) -> list[Block]:
     """The report without the cards of findings.
 
     Args:
         headline: its first line.
         checks: of the machine.
-        startup: the start-up steps, as text.
+        startup: the start-up steps.
         collectives: how long they took.
         description: ``2 ranks, gloo, cpu``.
         verbose: with the details of each check.
     """
     width = min(_WIDEST, max((len(one.name) for one in checks), default=0))
-    before = [name for name in SECTIONS if name not in _AFTER]
-    parts = [f"ddpnb: {headline}{summary(checks)}"]
-    parts += [_section(name, checks, width, verbose=verbose) for name in before]
-    parts.append(f"start-up\n{_indented(startup)}")
-    parts += [_section(name, checks, width, verbose=verbose) for name in _AFTER]
-    if collectives:
-        parts.append(
-            f"timings of collectives ({description}; algbw and busbw as in nccl-tests)\n{_indented(times(collectives))}"
-        )
-    return printable("\n\n".join(filter(None, parts)))
+    head = Paragraph(Drawn("", "ddpnb: "), Span(f"{headline}{summary(checks)}", strong=True), kind="summary")
+    before = [section for name in SECTIONS if name not in _AFTER for section in _section(name, checks, width, verbose)]
+    after = [section for name in _AFTER for section in _section(name, checks, width, verbose)]
+    started = Group((Heading("start-up"), *startup))
+    parts = [head, *before, started, *after, *([_timings(collectives, description)] if collectives else [])]
+    return [Group([one for part in parts for one in (part, Paragraph())][:-1], kind="page", indented=False)]
 
 
 def summary(checks: Sequence[Check]) -> str:
@@ -57,24 +55,28 @@ def summary(checks: Sequence[Check]) -> str:
     return f"; of the checks: {', '.join(parts)}" if parts else ""
 
 
-def _section(name: str, checks: Sequence[Check], width: int, *, verbose: bool) -> str:
-    chosen = [one for one in checks if one.section == name]
-    if not chosen:
-        return ""
-    rows = [line for one in chosen for line in _lines(one, width, verbose=verbose)]
-    return f"{name}\n{output(*rows)}"
+def _section(name: str, checks: Sequence[Check], width: int, verbose: bool) -> list[Block]:
+    chosen = [_check(one, width, verbose=verbose) for one in checks if one.section == name]
+    return [Group((Heading(name), Items(chosen, marked=False)))] if chosen else []
 
 
-def _lines(check: Check, width: int, *, verbose: bool) -> Iterator[Paragraph]:
-    start = f"  {_MARKS[check.state]}  {check.name:<{width}}  "
-    rest = " " * (width + 7)
-    code = (f"[{check.code}]", check.state) if check.code else None
-    yield Paragraph(check.told, first=start, rest=rest, tag=code)
-    if check.todo and check.state != "ok":
-        yield Paragraph(check.todo, first=f"{rest}→ ", rest=f"{rest}  ")
-    if verbose:
-        for name, value in check.details.items():
-            yield Paragraph(f"{name}: {_value(value)}", first=rest, rest=f"{rest}  ")
+def _check(check: Check, width: int, *, verbose: bool) -> list[Block]:
+    """Its line, what to do, and its details, which a page unfolds."""
+    image, role, mark = _MARKS[check.state]
+    code = Span(f"  [{check.code}]", check.state) if check.code else ""
+    line = (
+        Icon(image, role),
+        Drawn("", f"{mark}  "),
+        f"{shortened(check.name, _NAME):<{width}}  ",
+        shortened(check.told, _LONGEST),
+        code,
+    )
+    shown: list[Block] = [Paragraph(*line)]
+    shown += [Paragraph(f"→ {shortened(check.todo, _LONGEST)}")] if check.todo and check.state != "ok" else []
+    details = [Paragraph(f"{shortened(name, _NAME)}: {_value(value)}") for name, value in check.details.items()]
+    if not verbose:
+        return [*shown, Drawn(markup.folded("details", as_html.html(*details)))] if details else shown
+    return [*shown, *details]
 
 
 def _value(value: Any) -> str:
@@ -82,26 +84,31 @@ def _value(value: Any) -> str:
         shown = ", ".join(f"{name} {one}" for name, one in value.items())  # pyright: ignore[reportUnknownVariableType]
     else:
         shown = value if isinstance(value, str) else json.dumps(value)
-    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
+    return shortened(shown, _LONGEST)
 
 
-def times(collectives: Sequence[CollectiveTime]) -> str:
+def _timings(collectives: Sequence[CollectiveTime], description: str) -> Group:
+    heading = Heading(f"timings of collectives ({description}; algbw and busbw as in nccl-tests)")
+    return Group((heading, times(collectives)))
+
+
+def times(collectives: Sequence[CollectiveTime]) -> Table:
     """A row for each operation and size: the median, how far the ranks are apart, and bytes per second."""
-    rows = [["operation", "size", "calls", "median", "of the ranks", "algbw", "busbw"]]
-    for one in collectives:
-        low, high = min(one.medians.values(), default=0.0), one.latency
-        rows.append(
-            [
-                one.op,
-                _bytes(one.size) if one.size else "",
-                str(one.to_json()["calls"]),
-                _seconds(high),
-                f"{_seconds(low)} to {_seconds(high)}",
-                f"{_bytes(one.algorithm_bandwidth)}/s" if one.size else "",
-                f"{_bytes(one.bus_bandwidth)}/s" if one.size and len(one.seconds) > 1 else "",
-            ]
-        )
-    return table(rows)
+    head = ("operation", "size", "calls", "median", "of the ranks", "algbw", "busbw")
+    return Table("timings of collectives", head, [_times(one) for one in collectives])
+
+
+def _times(one: CollectiveTime) -> tuple[str, ...]:
+    low, high = min(one.medians.values(), default=0.0), one.latency
+    return (
+        one.op,
+        _bytes(one.size) if one.size else "",
+        str(one.to_json()["calls"]),
+        _seconds(high),
+        f"{_seconds(low)} to {_seconds(high)}",
+        f"{_bytes(one.algorithm_bandwidth)}/s" if one.size else "",
+        f"{_bytes(one.bus_bandwidth)}/s" if one.size and len(one.seconds) > 1 else "",
+    )
 
 
 def _seconds(value: float) -> str:
@@ -115,7 +122,3 @@ def _bytes(value: float) -> str:
             return f"{value:.3g} {unit}"
         value /= 1024
     raise AssertionError
-
-
-def _indented(shown: str) -> str:
-    return "\n".join(f"  {line}".rstrip() for line in shown.splitlines())

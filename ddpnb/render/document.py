@@ -78,11 +78,31 @@ class Title:
 
 
 @dataclass(frozen=True, slots=True)
+class Heading:
+    """What stands above a part of a page."""
+
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """A text that is written as Markdown: paragraphs, lists, code and emphasis; what else it has stays text."""
+
+    markdown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across, between parts that could each stand alone; where there are no frames."""
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
-    """A list. An item is a paragraph, or several blocks; ``marked``: with a dash also in text."""
+    """A list. An item is a paragraph, or several blocks; ``marked``: with a dash also in text; ``kind``: its class in HTML."""
 
     items: Sequence[Block | Sequence[Block]]
     marked: bool = True
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +165,4 @@ class Group:
     indented: bool = True
 
 
-Block = Paragraph | Title | Items | Table | Source | Group | Drawn
+Block = Paragraph | Title | Heading | Prose | Rule | Items | Table | Source | Group | Drawn

@@ -15,7 +15,9 @@ from ddpnb.recording.files import similar
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.messages.explain import explain_text
 from ddpnb.recording.messages.explained import Explained
-from ddpnb.render import pages
+from ddpnb.render import as_text, pages
+from ddpnb.render.document import Block
+from ddpnb.render.shown import Shown
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import Page
 from ddpnb.rules.finding_types import type_of
@@ -34,12 +36,14 @@ _TENSOR = re.compile(r"(\w{1,20}) (\[[\d, ]{0,200}\])")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Explanation:
+class Explanation(Shown):
     """The result of ``explain``. It displays itself: HTML in a notebook, text in a terminal.
 
     ``findings`` are what an error or a log says, the most telling first; ``pages`` those of the
     catalogue; ``note`` what else there is to say, above all when nothing was recognised.
     """
+
+    _label = "explanation"
 
     findings: tuple[Finding, ...] = ()
     pages: tuple[Page, ...] = ()
@@ -55,21 +59,16 @@ class Explanation:
 
     def text(self, *, colour: bool = False, width: int | None = None) -> str:
         """As plain text, wrapped; ends without a newline."""
-        return pages.text(self.findings, self.pages, self.note, last=self._pitfalls, colour=colour, width=width)
+        return as_text.text(*self._document(), colour=colour, width=width)
+
+    def _document(self) -> list[Block]:
+        return pages.document(self.findings, self.pages, self.note, self._pitfalls)
 
     @property
     def _pitfalls(self) -> str:
         """The pitfalls that show the findings of these pages."""
         names = [pitfall.name for page in self.pages for pitfall in pitfalls.all_of(page.code)]
         return f"See it: ddpnb pitfalls run {' | '.join(names[:6])}" if names else ""
-
-    def __str__(self) -> str:
-        return self.text()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return pages.html(self.findings, self.pages, " ".join(filter(None, (self.note, self._pitfalls))))
 
 
 def explain(what: str | int | BaseException | Finding | Diagnosis) -> Explanation:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from ddpnb.recording.calls import OPERATIONS
 from ddpnb.recording.faults import KINDS, Kind
-from ddpnb.render import answers, markup
+from ddpnb.render import answers, as_html, markup
 from ddpnb.render.answers import Answer
+from ddpnb.render.document import Paragraph, Span
 from ddpnb.rules import catalogue
+from ddpnb.texts import shortened
 
 _PLACES = {
     "door": "at a collective",
@@ -39,12 +40,9 @@ def faults(
         missed: the faults that were not triggered in the last run, in sentences.
     """
     kind = KINDS.get(chosen) or next(iter(KINDS.values()))
-    also = f" (or {', '.join(kind.also)})" if kind.also else ""
-    needs = f" Needs {escape(kind.needs)}: without it, the fault has no effect." if kind.needs else ""
-    lasts = ", as long as it lasts (button <b>why</b>)" if kind.passes else ""
-    description = f"<p>{escape(kind.what[:1].upper() + kind.what[1:])}. Expected finding: <b>{kind.finding} {catalogue.page(kind.finding).name}</b>{escape(also)}{lasts}.{needs}</p>"
+    key = markup.attributes({"data-key": kind.name})
     form = (
-        f'<form data-action="inject" data-key="{escape(kind.name)}"><div class="row">{_kinds(kind)}{_fields(kind)}'
+        f'<form data-action="inject"{key}><div class="row">{_kinds(kind)}{_fields(kind)}'
         f"{markup.rank_boxes(size, chosen=[1] if size > 1 else [0])}"
         f"{markup.button('inject', 'inject', image='fault', enabled=enabled)}</div>{answers.html(answer)}</form>"
     )
@@ -55,8 +53,17 @@ def faults(
     )
     all_of_them = markup.button("heal all", "heal", image="heal") if armed else ""
     listed = markup.items(rows, "armed faults") + all_of_them
-    not_triggered = "".join(f'<p class="warning">Last run: {markup.text(one, 400)}</p>' for one in missed)
-    return form + description + not_triggered + listed
+    last = [Paragraph("Last run: ", shortened(one, 400), kind="warning") for one in missed]
+    return form + as_html.html(_described(kind), *last) + listed
+
+
+def _described(kind: Kind) -> Paragraph:
+    """What it does, and the finding that it gives."""
+    finding = Span(f"{kind.finding} {catalogue.page(kind.finding).name}", strong=True)
+    also = f" (or {', '.join(kind.also)})" if kind.also else ""
+    lasts = (", as long as it lasts (button ", Span("why", strong=True), ")") if kind.passes else ()
+    needs = f". Needs {kind.needs}: without it, the fault has no effect." if kind.needs else "."
+    return Paragraph(f"{kind.what[:1].upper() + kind.what[1:]}. Expected finding: ", finding, also, *lasts, needs)
 
 
 def _kinds(chosen: Kind) -> str:

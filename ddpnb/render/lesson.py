@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 
 from ddpnb.pitfalls import Pitfall
 from ddpnb.render import markup
+from ddpnb.render.as_html import prose
 from ddpnb.render.code import coloured
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import CHAPTERS
-from ddpnb.texts import printable
-
-# Of Markdown only paragraphs, lists, code and emphasis: the page allows no more in a part of the dashboard.
-_NOT = [
-    "link",
-    "image",
-    "autolink",
-    "heading",
-    "lheading",
-    "hr",
-    "blockquote",
-    "html_block",
-    "html_inline",
-    "reference",
-]
-_ELEMENTS = (("strong>", "b>"), ("em>", "i>"), ("<br />", " "))
 
 
 def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str, difference: str) -> str:
@@ -47,9 +31,9 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str,
         f'<div class="row title"><h3>{markup.text(title)}</h3><span class="space"></span>{close}</div>'
         "<p>What will happen? Read the script, make a guess, run it, and look.</p>"
         f"{numbered(script, 'the broken script')}"
-        f"{_folded('what to look at', markdown(look))}"
-        f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b></p>{markdown(why)}')}"
-        f"{_folded('the fix', f'{markdown(fix)}{changes(difference)}')}"
+        f"{_folded('what to look at', prose(look))}"
+        f"{_folded('the answer', f'<p><b>{markup.text(name)}.</b></p>{prose(why)}')}"
+        f"{_folded('the fix', f'{prose(fix)}{changes(difference)}')}"
     )
 
 
@@ -59,7 +43,7 @@ def repaired(title: str, fix: str, difference: str, *, ok: bool) -> str:
     said = "The fixed script ran without an error." if ok else "The fixed script failed here too: see what was found."
     return (
         f'<div class="row title"><h3>Fixed: {markup.text(title)}</h3><span class="space"></span>{close}</div>'
-        f"<p>{said}</p>{markdown(fix)}{changes(difference)}"
+        f"<p>{said}</p>{prose(fix)}{changes(difference)}"
     )
 
 
@@ -94,19 +78,9 @@ def numbered(code: str, label: str) -> str:
         f'<span class="number" aria-hidden="true">{number}</span>{line}'
         for number, line in enumerate(coloured(code.rstrip("\n")).split("\n"), 1)
     )
-    return copied(f'<pre class="numbered" tabindex="0" aria-label="{escape(label)}">{lines}</pre>')
+    return copied(f'<pre class="numbered" tabindex="0" aria-label="{markup.text(label)}">{lines}</pre>')
 
 
 def copied(code: str) -> str:
     """Code as HTML, with a button that copies it: the page does that (``widgets/static/fragment.js``)."""
     return f'<div class="code">{markup.button("copy", "copy code", title="copy this code")}{code}</div>'
-
-
-def markdown(text: str) -> str:
-    """Paragraphs, lists, code and emphasis as HTML; anything else stays text."""
-    from markdown_it import MarkdownIt
-
-    html = MarkdownIt("commonmark", {"html": False}).disable(_NOT).render(printable(text))
-    for element, ours in _ELEMENTS:
-        html = html.replace(element, ours)
-    return html

@@ -79,6 +79,11 @@ def text(value: object, longest: int = 0) -> str:
     return escape(shown)
 
 
+def verbatim(value: str) -> str:
+    """A text from anywhere: escaped, without control characters, and otherwise as it is."""
+    return escape(printable(value))
+
+
 def source_line(words: str) -> str:
     """A line of code: its blanks stay."""
     return f"<code>{escape(printable(words[:_LINE].expandtabs(4)).replace(chr(10), ' '))}</code>"

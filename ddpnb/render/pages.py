@@ -1,52 +1,69 @@
-"""Pages of the catalogue and explained errors, as plain text for a terminal and as HTML for a notebook.
+"""Pages of the catalogue and explained errors, as a document; the lists of codes are for a terminal.
 
-Pages are trusted Markdown. Error texts come from ranks and are untrusted.
+Pages are ours. Error texts come from ranks and are untrusted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
-from typing import TYPE_CHECKING
 
 from ddpnb.recording.findings import Finding
-from ddpnb.render import as_text, card, markup
-from ddpnb.render.code import coloured
-from ddpnb.render.terminal import Paragraph, columns, output
+from ddpnb.render import as_html, card
+from ddpnb.render.document import Block, Group, Heading, Items, Paragraph, Prose, Rule, Span
+from ddpnb.render.terminal import Paragraph as Wrapped
+from ddpnb.render.terminal import columns, output
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import CHAPTERS, UNTESTED, Page
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+
+def document(
+    findings: Sequence[Finding] = (), pages: Sequence[Page] = (), note: str = "", last: str = ""
+) -> list[Block]:
+    """Explained errors, a note, pages and a last line, with an empty line between them."""
+    parts: list[Block] = [card.document(one) for one in findings]
+    parts += [Paragraph(note)] if note else []
+    for one in pages:
+        parts += [Rule(), page(one)] if parts else [page(one)]
+    parts += [Paragraph(Span(UNTESTED, "faint"))] if pages else []
+    parts += [Paragraph(last)] if last else []
+    return list(_spaced(parts))
 
 
-def text(
-    findings: Sequence[Finding] = (),
-    pages: Sequence[Page] = (),
-    note: str = "",
-    *,
-    last: str = "",
-    colour: bool = False,
-    width: int | None = None,
-) -> str:
-    """Explained errors, a note, pages and a last line, without a newline at the end."""
-    parts: list[Sequence[RenderableType]] = [list(as_text.parts([card.document(one)])) for one in findings]
-    parts += [[Paragraph(note)]] if note else []
-    for page in pages:
-        parts += [[Paragraph("-" * columns(width))]] if parts else []
-        parts += _page(page)
-    parts += [[Paragraph((UNTESTED, "dim"))]] if pages else []
-    parts += [[Paragraph(last)]] if last else []
-    return output(*_spaced(parts), colour=colour, width=width)
+def page(shown: Page) -> Group:
+    """A page of the catalogue."""
+    chapter = Span(f"(chapter {shown.number}: {shown.chapter})", "faint")
+    head = Paragraph(Span(f"{shown.code} {shown.name}", strong=True), "  ", chapter, kind="summary")
+    also = [Paragraph(f"{code} {catalogue.page(code).name}") for code in shown.see_also]
+    bodies: list[tuple[str, Block]] = [(heading, Prose(body)) for heading, body in shown.parts]
+    bodies.append(("See also", Items(also, marked=False)))
+    parts = (head, Prose(shown.what), *(Group((Heading(heading), body)) for heading, body in bodies))
+    return Group(list(_spaced(parts)), kind="page", label=shown.code, indented=False)
+
+
+def _spaced(parts: Iterable[Block]) -> Iterator[Block]:
+    """The parts with an empty line between them."""
+    for number, part in enumerate(parts):
+        if number:
+            yield Paragraph()
+        yield part
+
+
+def page_html(shown: Page) -> str:
+    """A page of the catalogue, for a page that has the style sheet."""
+    return as_html.html(page(shown))
+
+
+# -- lists of codes
 
 
 def listing(*, colour: bool = False, width: int | None = None) -> str:
     """All codes by chapter, one line each."""
-    chapters: list[Sequence[RenderableType]] = []
+    rows: list[Wrapped] = []
     for number, chapter in CHAPTERS.items():
-        chapter_pages = [page for page in catalogue.pages().values() if page.number == number]
-        chapters.append([Paragraph((f"{number} {chapter}", "bold")), *_rows(chapter_pages, columns(width))])
-    return output(*_spaced(chapters), colour=colour, width=width)
+        chapter_pages = [one for one in catalogue.pages().values() if one.number == number]
+        rows += [Wrapped()] if rows else []
+        rows += [Wrapped((f"{number} {chapter}", "bold")), *_rows(chapter_pages, columns(width))]
+    return output(*rows, colour=colour, width=width)
 
 
 def matches(pages: Iterable[Page], *, colour: bool = False, width: int | None = None) -> str:
@@ -54,56 +71,11 @@ def matches(pages: Iterable[Page], *, colour: bool = False, width: int | None = 
     return output(*_rows(pages, columns(width)), colour=colour, width=width)
 
 
-def _rows(pages: Iterable[Page], width: int) -> Iterator[Paragraph]:
-    for page in pages:
-        name = f"  {page.code}  {page.name}"
+def _rows(pages: Iterable[Page], width: int) -> Iterator[Wrapped]:
+    for one in pages:
+        name = f"  {one.code}  {one.name}"
         if width < 80:
-            yield Paragraph((name, "bold"))
-            yield Paragraph(page.summary, first=" " * 10, rest=" " * 10)
+            yield Wrapped((name, "bold"))
+            yield Wrapped(one.summary, first=" " * 10, rest=" " * 10)
         else:
-            yield Paragraph(page.summary, first=(f"{name:<34}", "bold"), rest=" " * 34)
-
-
-def _spaced(parts: Iterable[Sequence[RenderableType]]) -> Iterator[RenderableType]:
-    """The parts with an empty line between them."""
-    for number, part in enumerate(parts):
-        if number:
-            yield Paragraph()
-        yield from part
-
-
-def _page(page: Page) -> Iterator[Sequence[RenderableType]]:
-    from ddpnb.render.markdown import PageMarkdown
-
-    yield [Paragraph((f"{page.code} {page.name}", "bold"), tag=(f"(chapter {page.number}: {page.chapter})", "dim"))]
-    yield [PageMarkdown(page.what)]
-    for heading, body in page.parts:
-        yield [Paragraph((heading, "bold")), PageMarkdown(body, indent=2)]
-    yield [
-        Paragraph(("See also", "bold")),
-        *(Paragraph(f"  {code} {catalogue.page(code).name}") for code in page.see_also),
-    ]
-
-
-# -- HTML
-
-
-def html(findings: Sequence[Finding] = (), pages: Sequence[Page] = (), note: str = "") -> str:
-    """Explained errors, a note and pages as one self-contained fragment: no script, no external resources."""
-    body = "".join(map(card.finding_html, findings)) + (f"<p>{markup.text(note)}</p>" if note else "")
-    body += "".join(map(page_html, pages)) + (f'<p class="faint">{UNTESTED}</p>' if pages else "")
-    return markup.standalone(body, "explanation")
-
-
-def page_html(page: Page) -> str:
-    """A page of the catalogue, for a page that has the style sheet."""
-    from markdown_it import MarkdownIt
-
-    render = MarkdownIt("commonmark", {"html": False, "highlight": lambda code, *_: coloured(code)}).render
-    parts = "".join(f"<h4>{heading}</h4>{render(body)}" for heading, body in page.parts)
-    also = "".join(f"<li>{code} {escape(catalogue.page(code).name)}</li>" for code in page.see_also)
-    return (
-        f'<div class="page" role="article" aria-label="{page.code}"><div class="summary">{page.code} {escape(page.name)} '
-        f'<span class="faint">chapter {page.number}: {escape(page.chapter)}</span></div>{render(page.what)}{parts}'
-        f"<h4>See also</h4><ul>{also}</ul></div>"
-    )
+            yield Wrapped(one.summary, first=(f"{name:<34}", "bold"), rest=" " * 34)

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.recording import phrases
 from ddpnb.recording.findings import Finding
-from ddpnb.render import markup
+from ddpnb.render.document import Block, Cell, Icon, Paragraph, Span, Table
+from ddpnb.texts import shortened
 
 _ROWS, _RANKS = 32, 16
 
@@ -18,7 +19,7 @@ def replicas(
     exact: bool = True,
     since: str = "",
     notes: Sequence[str] = (),
-) -> str:
+) -> list[Block]:
     """The table of what differs.
 
     Args:
@@ -28,28 +29,24 @@ def replicas(
         exact: every byte was compared, just now.
         since: the step in which they diverged, in words.
     """
-    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
+    below = [Paragraph(shortened(note, 300), kind="faint") for note in notes]
     if not compared:
-        return f'<p class="faint">There are no replicas to compare: no rank has a wrapped model.</p>{below}'
+        return [Paragraph("There are no replicas to compare: no rank has a wrapped model.", kind="faint"), *below]
     how = "compared byte by byte, now" if exact else "from the last samples of the run"
     if not differences:
-        return f'<p class="ok">{markup.icon("done")} The replicas are identical: {compared} tensors, {how}.</p>{below}'
+        same = f"The replicas are identical: {compared} tensors, {how}."
+        return [Paragraph(Icon("done"), same, kind="ok"), *below]
     # The smallest side first: of many ranks, those that differ must be shown.
     known = dict.fromkeys(rank for _, sides, _, _ in differences for side in reversed(sides) for rank in side)
     ranks = sorted(list(known)[:_RANKS])
-    notes = [
-        *notes,
-        *([f"{_RANKS} of {len(known)} ranks shown, differing ranks first"] if len(known) > _RANKS else []),
-    ]
-    below = "".join(f'<p class="faint">{markup.text(note, 300)}</p>' for note in notes)
-    head = ("tensor", *ranks, "largest difference")
+    head = ("tensor", *map(str, ranks), "largest difference")
     rows = [_row(*difference, ranks) for difference in differences[:_ROWS]]
-    more = f'<p class="faint">and {len(differences) - _ROWS} more tensors</p>' if len(differences) > _ROWS else ""
-    when = f" {markup.text(since)}" if since else ""
-    return (
-        f'<p class="error">{markup.icon("warning")} {len(differences)} of {compared} tensors differ, {how}.{when}</p>'
-        f"{markup.table('tensors that differ, with their norm on each rank', head, rows)}{more}{below}"
-    )
+    table = Table("tensors that differ, with their norm on each rank", head, rows, widest=80)
+    left = [f"and {len(differences) - _ROWS} more tensors"] if len(differences) > _ROWS else []
+    left += [f"{_RANKS} of {len(known)} ranks shown, differing ranks first"] if len(known) > _RANKS else []
+    said = f"{len(differences)} of {compared} tensors differ, {how}."
+    first = Paragraph(Icon("warning"), said, f" {since}" if since else "", kind="error")
+    return [first, table, *(Paragraph(one, kind="faint") for one in left), *below]
 
 
 def since(finding: Finding | None) -> str:
@@ -62,14 +59,13 @@ def since(finding: Finding | None) -> str:
 
 def _row(
     name: str, sides: Sequence[Sequence[int]], largest: float | None, norms: Mapping[int, float], ranks: Sequence[int]
-) -> str:
+) -> list[Cell]:
     side_of = {rank: number for number, side in enumerate(sides) for rank in side}
-    cells = ""
+    row = [Cell((name,), hover=" | ".join(phrases.ranks(side) for side in sides))]
     for rank in ranks:
         side = side_of.get(rank)
         norm = f"{norms[rank]:.5g}" if rank in norms else "same" if side == 0 else "other" if side is not None else ""
-        mark = f'<span class="unseen">side {chr(65 + (side or 0) % 26)}: </span>' if side else ""
-        cells += f"<td{' class=differs' if side else ''}>{mark}{norm}</td>"
-    difference = f"{largest:.3g}" if largest is not None else "not compared"
-    title = " | ".join(phrases.ranks(side) for side in sides)
-    return f'<tr title="{markup.text(title, 300)}"><th scope="row">{markup.text(name, 80)}</th>{cells}<td>{difference}</td></tr>'
+        row.append(
+            Cell((Span(f"side {chr(65 + side % 26)}: ", "unseen"), norm), differs=True) if side else Cell((norm,))
+        )
+    return [*row, Cell((f"{largest:.3g}" if largest is not None else "not compared",))]

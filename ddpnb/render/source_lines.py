@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from html import escape
 from zlib import crc32
 
 from ddpnb.errors import UsageError
@@ -201,14 +200,14 @@ def html(view: SourceView, *, choices: bool = False, whole: bool = False) -> str
 def _html_rows(view: SourceView, shown: list[SourceLine | Fold], columns: int) -> Iterator[str]:
     for one in shown:
         if isinstance(one, Fold):
-            yield f'<tr><td colspan="{columns}" class="faint">{escape(str(one))}</td></tr>'
+            yield f'<tr><td colspan="{columns}" class="faint">{markup.text(str(one))}</td></tr>'
             continue
         kind, apart = ("parts", f"{_symbol('▶', 'only some ranks')} ") if one.only_some else (None, "")
         cells = "".join(f'<td class="mark">{_symbol(mark, _MEANING.get(mark))}</td>' for mark in _cells(view, one))
         yield (
             f"<tr{markup.attributes({'class': kind})}>"
             f'<th scope="row">{apart}{markup.place(Site(view.file, one.number, ""), str(one.number))}</th>'
-            f'{cells}<td>{escape(_said(view, one))}</td><td class="code">{markup.source_line(one.text)}</td></tr>'
+            f'{cells}<td>{markup.text(_said(view, one))}</td><td class="code">{markup.source_line(one.text)}</td></tr>'
         )
 
 
@@ -286,7 +285,7 @@ class _Margin:
         current = number == self.site.line
         given = {"class": "parts" if current else None, "aria-current": "true" if current else None}
         arrow = f" {markup.icon('go')}" if current else ""
-        who = f"<span>{escape(self.at[number])}{arrow}</span>" if number in self.at else arrow
+        who = f"<span>{markup.text(self.at[number])}{arrow}</span>" if number in self.at else arrow
         return (
             f'<tr{markup.attributes({**given})}><td class="arm">{self._arm(number, stop=current)}</td>'
             f'<td class="ranks">{who}</td><th scope="row">{number}</th>'

@@ -1,4 +1,4 @@
-"""The merged stacks: a tree whose branches are labelled with ranks; and the frames of one rank, to choose from."""
+"""The merged stacks as a document, a tree whose branches are labelled with ranks; and the frames of one rank, to choose from."""
 
 from __future__ import annotations
 
@@ -10,66 +10,83 @@ from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.render import markup
+from ddpnb.render.document import Block, Drawn, Inline, Items, Paragraph, Place, Span
 from ddpnb.render.views.merged_stacks import Branch, merge
-from ddpnb.texts import printable, relative
+from ddpnb.texts import relative
 
 _LONGEST = 200  # characters of a file's name
+_FUNCTION = 80  # of a function's
 _PATH = 1000  # and of a path
 _HOLDS = re.compile(r"/ddpnb/recorder/(?!faults/|inject/)[\w/]+\.py$")
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
-def of(recording: Recording, diagnosis: Diagnosis | None) -> str:
+def of(recording: Recording, diagnosis: Diagnosis | None) -> list[Block]:
     """The tree of a recording, with the ranks that its diagnosis blames."""
     errors = diagnosis.errors if diagnosis is not None else ()
     culprits = {rank for finding in errors for rank in finding.culprits}
     sides = [side for finding in errors if not finding.culprits for side in finding.sides]
-    return stacks(merge(recording), culprits, sides)
+    return document(merge(recording), culprits, sides)
 
 
-def stacks(tree: Sequence[Branch], culprits: Collection[int] = (), sides: Collection[Collection[int]] = ()) -> str:
+def document(
+    tree: Sequence[Branch],
+    culprits: Collection[int] = (),
+    sides: Collection[Collection[int]] = (),
+    *,
+    whole: bool = False,
+) -> list[Block]:
     """The tree as nested lists.
 
     Args:
         tree: from ``views.merged_stacks``.
         culprits: ranks that a finding blames.
         sides: groups of ranks of which one is at fault; no recorded fact tells which.
+        whole: with all frames of libraries.
     """
     if not tree:
-        return '<p class="faint">No stacks: no rank is in a run, or no stacks were requested.</p>'
-    return f'<ul class="tree mono">{"".join(_branch(branch, None, culprits, sides) for branch in tree)}</ul>'
+        return [Paragraph("No stacks: no rank is in a run, or no stacks were requested.", kind="faint")]
+    branches = [_branch(branch, None, culprits, sides, whole=whole) for branch in tree]
+    return [Items(branches, marked=False, kind="tree mono")]
 
 
 def _branch(
-    branch: Branch, above: tuple[int, ...] | None, culprits: Collection[int], sides: Collection[Collection[int]]
-) -> str:
+    branch: Branch,
+    above: tuple[int, ...] | None,
+    culprits: Collection[int],
+    sides: Collection[Collection[int]],
+    *,
+    whole: bool,
+) -> list[Block]:
     """Frames that follow one another without a fork stay in one list."""
-    lines: list[str] = []
     chain = [branch]
     while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == branch.ranks:
         chain.append(chain[-1].calls[0])
-    shown, left = _of_interest(chain)
-    kind, word = "", ""
-    if set(branch.ranks) <= set(culprits):
-        kind, word = " bad", f"{markup.icon('stop')} culprit: "
-    elif any(set(branch.ranks) <= set(side) for side in sides):
-        kind, word = " undecided", f"{markup.icon('why')} one side: "
-    who = f'<span class="who{kind}">{word}{phrases.ranks(branch.ranks)}</span>' if branch.ranks != above else ""
-    if left[0] < 0:
-        lines.append(f'<div class="faint">{who}… {left[1]} library frames</div>')
-        who = ""
-    for number, frame in enumerate(shown):
-        site = (
-            markup.place(frame.frame.site) if frame.frame.user else f"<code>{markup.text(_short(frame.frame))}</code>"
-        )
-        shade = "" if frame.frame.user else ' class="faint"'
-        lines.append(
-            f"<div>{who if not number else ''}<span{shade}>{markup.text(frame.frame.function, 80)} {site}</span></div>"
-        )
-        if number == left[0] and left[1]:
-            lines.append(f'<div class="faint">… {left[1]} library frames</div>')
-    below = "".join(_branch(child, branch.ranks, culprits, sides) for child in chain[-1].calls)
-    return f"<li>{''.join(lines)}{f'<ul>{below}</ul>' if below else ''}</li>"
+    shown, (after, left) = (chain, (0, 0)) if whole else _of_interest(chain)
+    lines: list[tuple[Inline, ...]] = [_frame(one.frame) for one in shown]
+    if left:
+        lines.insert(after + 1, (Span(f"… {left} library frames", "faint"),))
+    if branch.ranks != above:
+        lines[0] = (_who(branch.ranks, culprits, sides), *lines[0])
+    below = [_branch(child, branch.ranks, culprits, sides, whole=whole) for child in chain[-1].calls]
+    return [*(Paragraph(*line) for line in lines), *([Items(below, marked=False)] if below else [])]
+
+
+def _who(ranks: tuple[int, ...], culprits: Collection[int], sides: Collection[Collection[int]]) -> Drawn:
+    kind, image, word = "", "", ""
+    if set(ranks) <= set(culprits):
+        kind, image, word = " bad", markup.icon("stop"), "culprit: "
+    elif any(set(ranks) <= set(side) for side in sides):
+        kind, image, word = " undecided", markup.icon("why"), "one side: "
+    named = f"{word}{phrases.ranks(ranks)}"
+    return Drawn(f'<span class="who{kind}">{image}{" " * bool(word)}{named}</span>', f"[{named}] ")
+
+
+def _frame(frame: Frame) -> tuple[Inline, ...]:
+    function = frame.function[:_FUNCTION]
+    if not frame.user:
+        return (Span(f"{function}  {_short(frame)}", "faint"),)
+    return f"{function}  ", Place(frame.site, f"{relative(frame.file)[-_LONGEST:]}:{frame.line}")
 
 
 def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
@@ -115,7 +132,7 @@ def _chooser(frame: Frame, rank: int, number: int, *, chosen: bool) -> str:
     where = f"{markup.short(relative(frame.file))[-_LONGEST:]}:{frame.line}"
     title = f"{frame.file[-_PATH:]}:{frame.line}"
     return (
-        f"<button{markup.attributes({**given, **stops, 'title': title})}>{markup.text(frame.function, 80)} "
+        f"<button{markup.attributes({**given, **stops, 'title': title})}>{markup.text(frame.function, _FUNCTION)} "
         f'<span class="faint">{markup.text(where, _LONGEST)}</span></button>'
     )
 
@@ -127,21 +144,5 @@ def _between(library: Sequence[Frame]) -> list[str]:
     if not library:
         return []
     more = f" and {len(library) - 1} more" if len(library) > 1 else ""
-    words = f"{markup.text(library[0].function, 80)} {markup.text(_short(library[0]), _LONGEST)}{more}"
+    words = f"{markup.text(library[0].function, _FUNCTION)} {markup.text(_short(library[0]), _LONGEST)}{more}"
     return [f'<li class="faint" title="{markup.text(library[0].file, _PATH)}">{words}</li>']
-
-
-def text(tree: Sequence[Branch]) -> str:
-    """The tree for a terminal."""
-    lines: list[str] = []
-
-    def walk(branches: Sequence[Branch], depth: int, above: tuple[int, ...] | None) -> None:
-        for branch in branches:
-            who = f"[{phrases.ranks(branch.ranks)}] " if branch.ranks != above else ""
-            frame = branch.frame
-            where = f"{relative(frame.file)[-_LONGEST:]}:{frame.line}" if frame.user else _short(frame)
-            lines.append(f"{'  ' * depth}{who}{frame.function[:80]}  {where}")
-            walk(branch.calls, depth + 1 if len(branch.calls) > 1 or branch.ranks != above else depth, branch.ranks)
-
-    walk(tree, 0, None)
-    return printable("\n".join(lines)) if lines else "no stacks."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ddpnb.recording.startup import STEPS, StartupState, StepState
-from ddpnb.render import answers, markup
+from ddpnb.render import answers, as_html, markup
 from ddpnb.render.answers import Answer
-from ddpnb.render.document import Block, Paragraph, Table
+from ddpnb.render.document import Block, Cell, Drawn, Paragraph, Table
 from ddpnb.render.views import startup_waits
+from ddpnb.texts import shortened
 
 _LOOKS = {"waiting": ("", "faint"), "running": ("wait", "warning"), "done": ("done", "ok"), "failed": ("gone", "error")}
 _RANKS = 16
@@ -20,10 +21,20 @@ _SYMBOLS = {"waiting": "·", "running": "… running", "done": "✓", "failed": 
 
 def document(state: StartupState) -> list[Block]:
     """The table, and what the ranks do."""
-    ranks = range(state.world_size)
-    rows = [(step, *(_took(state.at(rank, step)) for rank in ranks)) for step in STEPS]
-    table = Table("start-up of the ranks", ("step", *(f"rank {rank}" for rank in ranks)), rows)
-    return [table, Paragraph(), *map(Paragraph, startup_waits.notes(state))]
+    return [_steps(state, state.world_size), Paragraph(), *map(Paragraph, startup_waits.notes(state))]
+
+
+def _steps(state: StartupState, size: int) -> Table:
+    head = ("step", *(f"rank {rank}" for rank in range(size)))
+    rows = [(step, *(_cell(state, rank, step) for rank in range(size))) for step in STEPS]
+    return Table("start-up of the ranks", head, rows, kind="")
+
+
+def _cell(state: StartupState, rank: int, step: str) -> Cell:
+    here = state.at(rank, step)
+    image, role = _LOOKS[here.state]
+    html = f"{markup.icon(image) if image else ''} {_words(state, rank, here)}"
+    return Cell((Drawn(html, _took(here)),), role=f"wide {role}", hover=here.error)
 
 
 def _took(step: StepState) -> str:
@@ -54,24 +65,14 @@ def startup(
         hint = '<p class="faint">Initialise a process group step by step, on all ranks or some, and see which rank waits for which.</p>'
         begin = markup.button("begin start-up", "begin", image="go", enabled=enabled)
         return f'{hint}<div class="row">{begin}</div>{answers.html(answer)}'
-    ranks = list(range(min(size, _RANKS)))
-    rows = [
-        f'<tr><th scope="row">{step}</th>{"".join(_cell(state, rank, step) for rank in ranks)}</tr>' for step in STEPS
-    ]
-    more = f'<p class="faint">first {_RANKS} of {size} ranks shown</p>' if size > _RANKS else ""
-    lines = "".join(f"<p>{markup.text(note, 400)}</p>" for note in notes)
+    shown = min(size, _RANKS)
+    more = [Paragraph(f"first {_RANKS} of {size} ranks shown", kind="faint")] if size > _RANKS else []
+    lines = as_html.html(*(Paragraph(shortened(note, 400)) for note in notes))
     return (
-        f"{markup.table('start-up of the ranks', ('step', *ranks), rows, kind='')}{more}"
+        f"{as_html.html(_steps(state, shown), *more)}"
         f"{_controls(state, size, busy=busy, enabled=enabled)}{answers.html(answer)}"
-        f'<div aria-live="polite">{lines}</div>{_facts(state, ranks)}'
+        f'<div aria-live="polite">{lines}</div>{_facts(state, range(shown))}'
     )
-
-
-def _cell(state: StartupState, rank: int, step: str) -> str:
-    here = state.at(rank, step)
-    image, role = _LOOKS[here.state]
-    title = f' title="{markup.text(here.error, 400)}"' if here.error else ""
-    return f'<td class="wide {role}"{title}>{markup.icon(image) if image else ""} {_words(state, rank, here)}</td>'
 
 
 def _words(state: StartupState, rank: int, here: StepState) -> str:
@@ -106,19 +107,10 @@ def _controls(state: StartupState, size: int, *, busy: bool, enabled: bool) -> s
 
 def _facts(state: StartupState, ranks: Sequence[int]) -> str:
     """Details of each step, folded."""
-    parts: list[str] = []
+    tables: list[Table] = []
     for step in STEPS:
         facts_of = {rank: dict(state.at(rank, step).facts) for rank in ranks if state.at(rank, step).facts}
-        if facts_of:
-            parts.append(_table(step, facts_of))
-    return markup.folded("details of the steps", "".join(parts), key="facts") if parts else ""
-
-
-def _table(step: str, facts_of: Mapping[int, Mapping[str, object]]) -> str:
-    names = list(dict.fromkeys(name for facts in facts_of.values() for name in facts))[:_FACTS]
-    rows: list[str] = []
-    for name in names:
-        values = {rank: str(facts.get(name, "")) for rank, facts in facts_of.items()}
-        cells = "".join(f"<td>{markup.text(value, 60)}</td>" for value in values.values())
-        rows.append(f'<tr><th scope="row">{markup.text(name, 40)}</th>{cells}</tr>')
-    return markup.table(f"facts of {step}", (step, *facts_of), rows)
+        names = list(dict.fromkeys(name for facts in facts_of.values() for name in facts))[:_FACTS]
+        rows = [(name, *(str(facts.get(name, "")) for facts in facts_of.values())) for name in names]
+        tables += [Table(f"facts of {step}", (step, *map(str, facts_of)), rows, widest=60)] if rows else []
+    return markup.folded("details of the steps", as_html.html(*tables), key="facts") if tables else ""

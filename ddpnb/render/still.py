@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from ddpnb.errors import UsageError
 from ddpnb.recording.facts.before_the_end import while_waiting
@@ -100,7 +99,7 @@ def page(recording: Recording, diagnosis: Diagnosis) -> str:
     shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP, heading="h2"), *_below(recording, diagnosis)]
     content = markup.without_links("".join(shown))
     return (
-        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>ddpnb: {escape(headline)}</title>'
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>ddpnb: {markup.text(headline)}</title>'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{markup.style()}{palette.css_by_preference()}{_STYLE}</style></head>"
@@ -151,7 +150,7 @@ def _below(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
     if any(record.stacks for record in recording.ranks.values()):
         frames = variables.document(frame_variables.side_by_side(recording))
         yield markup.folded("Variables by rank", as_html.html(*frames), opened=diagnosis.outcome == "hang")
-        yield markup.folded("Merged stacks", stacks.of(recording, diagnosis))
+        yield markup.folded("Merged stacks", as_html.html(*stacks.of(recording, diagnosis)))
     if any(record.path is not None or record.lines is not None for record in recording.ranks.values()):
         first = source_view(recording)  # the files in which the ranks part come first
         for file in list(dict.fromkeys((first.file, *first.parting, *first.files)))[:_FILES]:

@@ -7,7 +7,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.errors import WorldError
@@ -18,7 +17,9 @@ from ddpnb.recording.facts.digests import first_difference, models_of
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.split import by_value, split
 from ddpnb.recording.verbs import A, Request
-from ddpnb.texts import printable, shortened
+from ddpnb.render.document import Block, Group, Paragraph
+from ddpnb.render.shown import Shown
+from ddpnb.texts import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +29,7 @@ TRACE_S = 60.0
 _MOVES_S = 5.0  # within which ranks that train make a forward
 _LEAD = 2  # forwards ahead of the furthest rank; more where the ranks are faster than the questions
 _WRAPPERS = ("module", "_orig_mod", "_fsdp_wrapped_module")  # under which a wrapper holds the module
+_WRITTEN = 12  # tensors that differ
 _VALUES_OF = 4  # tensors whose values are fetched to say by how much they differ
 
 
@@ -57,14 +59,16 @@ class TensorDifference:
         return text
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
     """The result of ``World.compare``.
 
     ``exact``: every byte of the live models was compared; otherwise the last samples of a completed run were.
     ``steps``: optimizer steps of each rank. ``first_module``: with ``trace=True`` the first module, in order
     of execution, whose output differs, and on which ranks.
     """
+
+    _label = "comparison of the replicas"
 
     differences: tuple[TensorDifference, ...] = ()
     compared: int = 0
@@ -87,25 +91,20 @@ class Comparison:
     def __bool__(self) -> bool:
         return self.equal
 
-    def __str__(self) -> str:
+    def _document(self) -> list[Block]:
+        shown: list[Block] = [Paragraph(self._headline), *(Paragraph(str(one)) for one in self.differences[:_WRITTEN])]
+        if len(self.differences) > _WRITTEN:
+            shown.append(Paragraph(f"and {len(self.differences) - _WRITTEN} more"))
+        more = [f"first difference in forward: {self.first_module}"] if self.first_module else []
+        return [Group(shown), *map(Paragraph, (*more, *(f"note: {note}" for note in self.notes)))]
+
+    @property
+    def _headline(self) -> str:
         if not self.compared:
-            head = "no replicas to compare"
-        elif self.equal:
-            head = f"replicas are identical: {self.compared} tensors"
-        else:
-            head = f"{len(self.differences)} of {self.compared} tensors differ"
-        lines = [head + ("" if self.exact or not self.compared else " (according to the last samples of the run)")]
-        lines += [f"  {one}" for one in self.differences[:12]]
-        if len(self.differences) > 12:
-            lines.append(f"  and {len(self.differences) - 12} more")
-        if self.first_module:
-            lines.append(f"first difference in forward: {self.first_module}")
-        return printable("\n".join([*lines, *(f"note: {note}" for note in self.notes)]))
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{escape(str(self))}</pre>"
+            return "no replicas to compare"
+        equal = f"replicas are identical: {self.compared} tensors"
+        head = equal if self.equal else f"{len(self.differences)} of {self.compared} tensors differ"
+        return head + ("" if self.exact else " (according to the last samples of the run)")
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw which ranks hold equal values of which tensor, and the norms.

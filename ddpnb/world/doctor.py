@@ -10,7 +10,6 @@ import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 from ddpnb.recording import phrases
@@ -21,9 +20,12 @@ from ddpnb.recording.findings import Finding
 from ddpnb.recording.secrets import Secrets
 from ddpnb.recording.split import by_value
 from ddpnb.recording.startup import STEPS, StartupState
-from ddpnb.render import as_text, card, checkup, markup
+from ddpnb.render import as_text, card, checkup
+from ddpnb.render import startup as startup_table
+from ddpnb.render.document import Block, Paragraph
 from ddpnb.render.explanation import explain
 from ddpnb.render.identities import Identities
+from ddpnb.render.shown import Shown
 from ddpnb.render.views import startup_waits
 from ddpnb.rules import engine
 from ddpnb.rules.environment.variables import DEPRECATED_VARIABLE
@@ -39,16 +41,17 @@ from ddpnb.world.release import Releasing
 _NOTES = ("DDP207",)  # what is slow, but not wrong
 
 
-@dataclass(frozen=True, slots=True)
-class Checkup:
+@dataclass(frozen=True, slots=True, repr=False)
+class Checkup(Shown):
     """The result of ``doctor``: the machine, how far each rank got, and how long collectives took.
 
     ``outcome``: ``ok``, ``hang`` or ``crash``. ``report()`` has all details.
     """
 
+    _label = "doctor"
+
     checks: tuple[Check, ...]
     state: StartupState
-    shown: str
     findings: tuple[Finding, ...] = ()
     logs: Mapping[int, str] = field(default_factory=dict[int, str])
     timing: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -90,14 +93,15 @@ class Checkup:
 
     def report(self) -> str:
         """The text with the details of each check, as ``ddpnb doctor --verbose`` prints it."""
-        return self._text(verbose=True)
+        return as_text.text(*self._document(verbose=True))
 
-    def _text(self, *, verbose: bool = False, cards: bool = True) -> str:
-        shown = checkup.text(
-            self.headline, self.checks, self.shown, self.collectives, self.description, verbose=verbose
+    def _document(self, *, verbose: bool = False) -> list[Block]:
+        started = startup_table.document(self.state)
+        shown = checkup.document(
+            self.headline, self.checks, started, self.collectives, self.description, verbose=verbose
         )
         more = [one for one in self.findings if one.severity == "error" or not self._has_line(one)]
-        return "\n\n".join([shown, *(as_text.text(card.document(one)) for one in more if cards)])
+        return [*shown, *(block for one in more for block in (Paragraph(), card.document(one)))]
 
     def _has_line(self, finding: Finding) -> bool:
         """Whether the line of a check says the same."""
@@ -105,18 +109,6 @@ class Checkup:
         if finding.code == DEPRECATED_VARIABLE.code:  # one finding for each variable
             return any(finding.summary.startswith(f"{one.name}=") for one in lines)
         return bool(lines)
-
-    def __str__(self) -> str:
-        return self._text()
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cards = "".join(map(card.finding_html, self.findings))
-        details = (
-            f"<details><summary>details</summary><pre>{escape(self._text(verbose=True, cards=False))}</pre></details>"
-        )
-        return markup.standalone(f"<pre>{escape(self._text(cards=False))}</pre>{cards}{details}", "doctor")
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON, with the start-up steps, the checks of the machine and the times of collectives."""
@@ -181,7 +173,7 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
     for step in STEPS:
         if startup.run(step, timeout).state.stopped_at == step:
             break
-    state, shown = startup.state, str(startup)
+    state = startup.state
     collectives: tuple[CollectiveTime, ...] = ()
     if state.done:
         more, collectives = measurements.take(ranks, startup, checks)
@@ -192,7 +184,7 @@ def examine(ranks: OwnRanks, groups: Groups, releasing: Releasing, timeout: floa
     timing = {"launch_s": ranks.launch_s, "run_s": time.monotonic() - began}
     releasing.release()
     found = (*_once(findings), *_of_checks(checks, findings))
-    return Checkup(tuple(checks), state, shown, found, logs, timing, collectives, ranks.plan.description)
+    return Checkup(tuple(checks), state, found, logs, timing, collectives, ranks.plan.description)
 
 
 def _masked(finding: Finding, mask: Callable[[str], str]) -> Finding:

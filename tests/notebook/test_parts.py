@@ -11,10 +11,10 @@ from ddpnb.notebook.widgets.rank_panel import RankPanel
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
-from ddpnb.render import board, stacks, variables
+from ddpnb.render import as_text, board, stacks, variables
 from ddpnb.render import card as cards
 from ddpnb.render.views import board as boards
-from ddpnb.render.views import frame_variables, merged_stacks
+from ddpnb.render.views import frame_variables
 from tests.render.partings import SKIPS
 from tests.render.reading import Reading
 from tests.render.views.test_source_lines import hung
@@ -91,7 +91,7 @@ def test_the_rank_that_was_chosen_is_pressed():
 
 def test_the_stacks_carry_ranks():
     shown = MergedStacks.still(HUNG, FOUND)
-    assert shown.text == stacks.text(merged_stacks.merge(HUNG)) and "[rank 0] main" in shown.text
+    assert shown.text == as_text.text(*stacks.of(HUNG, FOUND)) and "rank 0] main" in shown.text
     assert "train.py" in Reading(shown.html).text
 
 
@@ -123,7 +123,7 @@ def test_an_empty_recording_breaks_nothing():
         "no ranks.",
         "no rank is in the user's code.",
         "no collective recorded",
-        "no stacks.",
+        "No stacks: no rank is in a run, or no stacks were requested.",
     ]
     for one in shown:
         Reading(getattr(one, "html", ""))

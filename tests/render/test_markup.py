@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
+import ddpnb
 from ddpnb.recording.calls import NO_SITE, Site
 from ddpnb.render import markup
 from tests.render.reading import HOSTILE, Reading, harmless
@@ -145,3 +147,10 @@ def test_an_age_goes_on_in_the_page():
 )  # fmt: skip
 def test_amounts(count, words):
     assert markup.amount(count) == words
+
+
+def test_what_escapes_is_in_one_place():
+    """The writers of documents, and the pieces of forms, ask ``markup``; colours of code have their own elements."""
+    room = Path(ddpnb.__file__).parent
+    own = {path.relative_to(room).as_posix() for path in room.rglob("*.py") if "html import escape" in path.read_text()}
+    assert own == {"render/markup.py", "render/code.py"}

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.render import as_html
 from ddpnb.render.replicas import replicas, since
 from tests.render.reading import HOSTILE, Reading, harmless
 
@@ -14,14 +15,14 @@ WEIGHT = ("fc.weight", ((0, 2, 3), (1,)), 0.25, {0: 1.5, 1: 1.75})
 
 
 def seen(differences=(WEIGHT,), compared=10, **more):
-    return Reading(replicas(differences, compared, **more))
+    return Reading(as_html.html(*replicas(differences, compared, **more)))
 
 
 def test_what_differs_on_whom_and_by_how_much():
     page = seen(since="since step 7")
     assert "1 of 10 tensors differ, compared byte by byte, now. since step 7" in page.text
     assert "fc.weight1.5side B: 1.75samesame0.25" in page.text
-    assert page.all("tr")[1]["title"] == "ranks 0, 2 and 3 | rank 1"
+    assert page.all("th")[-1]["title"] == "ranks 0, 2 and 3 | rank 1"
     assert page.labels == {"tensors that differ, with their norm on each rank"}
 
 
@@ -65,7 +66,7 @@ def test_numbers_that_are_none():
 
 @pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_nothing_of_a_rank_is_taken_for_html(hostile):
-    harmless(replicas([(hostile, ((0,), (1,)), 1.0, {})], 3, since=hostile[:1000], notes=[hostile]))
+    harmless(as_html.html(*replicas([(hostile, ((0,), (1,)), 1.0, {})], 3, since=hostile[:1000], notes=[hostile])))
 
 
 DRIFT = FindingType("DDP405", "replica-drift")

@@ -49,7 +49,7 @@ def test_a_row_per_step_and_a_column_per_rank():
     ],
 )
 def test_every_state_of_a_step_has_its_words(state, words, symbols):
-    cell = startup._cell(StartupState(1, {0: {"device": state}}), 0, "device")
+    cell = as_html.inline(startup._cell(StartupState(1, {0: {"device": state}}), 0, "device").parts)
     assert words in Reading(cell).text and len(Reading(cell).all("svg")) == symbols
 
 
@@ -111,7 +111,7 @@ def test_the_table_as_text_and_for_a_notebook():
     assert lines[0].split() == ["step", "rank", "0", "rank", "1"]
     assert lines[2].split() == ["device", "·", "✗", "failed", "0.50", "s"]
     assert "rank 1: failed at device" in lines[-1] and "\x1b" not in as_text.text(*startup.document(state))
-    assert "✓ 0.01 s" in as_html.html(*startup.document(state))
+    assert "done in 12 ms" in Reading(as_html.html(*startup.document(state))).text
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)

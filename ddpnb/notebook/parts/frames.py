@@ -8,7 +8,6 @@ from ddpnb.notebook.widgets.parts import Source
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
 from ddpnb.render import stacks
-from ddpnb.render.views.merged_stacks import merge
 
 
 class MergedStacks(Part[Fragment]):
@@ -21,11 +20,14 @@ class MergedStacks(Part[Fragment]):
 
     @classmethod
     def still(cls, recording: Recording, diagnosis: Diagnosis) -> Fragment | None:
-        html, text = stacks.of(recording, diagnosis), stacks.text(merge(recording))
-        return Fragment(html, text, cls.label, title=cls.title, folds=True) if _has_stacks(recording) else None
+        if not _has_stacks(recording):
+            return None
+        fragment = Fragment(label=cls.label, title=cls.title, folds=True)
+        fragment.show_blocks(*stacks.of(recording, diagnosis))
+        return fragment
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
-        self.widget.show(stacks.of(recording, diagnosis), stacks.text(merge(recording)))
+        self.widget.show_blocks(*stacks.of(recording, diagnosis))
 
 
 class ExecutedLines(Part[Source]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpnb.notebook.part import Context, Part
 from ddpnb.notebook.widgets.fragment import Fragment
-from ddpnb.render import answers, controls, replicas
+from ddpnb.render import answers, as_html, controls, replicas
 from ddpnb.render.figures import canvas, over_time
 from ddpnb.render.views.gradient_norms import gradient_norms
 from ddpnb.world import comparison
@@ -39,9 +39,10 @@ class Replicas(Part[Fragment]):
             if run is not None and run.recording is not None
             else None
         )
-        shown = replicas.replicas(
+        blocks = replicas.replicas(
             differences, found.compared, exact=found.exact, since=replicas.since(drift), notes=found.notes
         )
+        shown = as_html.html(*blocks)
         norms = gradient_norms(run.recording) if run is not None and run.recording is not None else {}
         if norms:
             drawn = canvas.drawn(over_time.gradients(norms))
