@@ -61,6 +61,8 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
     for item in items:
+        if item.get_closest_marker("full") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))  # it takes longer than others, and other tests run beside it
         if item.get_closest_marker("browser"):
             item.fixturenames.insert(0, "chromium")  # first of all: where it is missing, nothing is started in vain
     slow = {item.path for item in items if item.get_closest_marker("world") or item.get_closest_marker("browser")}
@@ -135,7 +137,7 @@ def forked():
 @pytest.fixture(scope="session")
 def shared_world(forks):
     with ddpnb.launch(
-        4, patience=3.0, end_after_patience=True, quiet=True, fork="training" if forks else False
+        4, patience=3.0, end_after_patience=True, quiet=True, timeout=240, fork="training" if forks else False
     ) as world:
         yield world
 
@@ -152,6 +154,7 @@ def fork_servers():
     """Forks the ranks of the runs of all tests from one process that has torch imported."""
     with pytest.MonkeyPatch.context() as patch:  # runs with another environment would not share it
         patch.setattr(forks_module, "_OF_A_RUN", forks_module._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        patch.setattr(forks_module, "_IDLE_S", 3600.0)  # other tests run meanwhile, and torch is not imported again
         made = ForkServers()
         yield made
         made.close()

@@ -7,7 +7,7 @@ import socket
 import time
 from contextlib import contextmanager
 
-_DEADLINE_S = 60
+_DEADLINE_S = 240
 
 
 class DapClient:

@@ -19,7 +19,7 @@ import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-LIMIT_S = 100.0
+LIMIT_S = 240.0
 
 
 class Programs:

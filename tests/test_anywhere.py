@@ -42,7 +42,7 @@ def test_what_is_tested_is_this_project(tmp_path):
     (tmp_path / "where.py").write_text("import ddpnb, json, os\nprint(json.dumps(ddpnb.__file__))\n")
     assert Path(ddpnb.__file__).parent == ROOT / "ddpnb"
     for command in ([sys.executable, "where.py"], [*DDPNB, "run", "-n", "1", "where.py"]):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout.removeprefix("[rank 0] ")) == ddpnb.__file__
 

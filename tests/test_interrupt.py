@@ -11,7 +11,7 @@ pytestmark = pytest.mark.world
 
 SETUP = """
 import ddpnb
-world = ddpnb.launch(2, quiet=True)
+world = ddpnb.launch(2, fork=True, quiet=True, timeout=240)
 pids = world.pids()
 def hangs():
     import torch, torch.distributed as dist
@@ -31,7 +31,7 @@ def kernel():
     manager.start_kernel()
     client = manager.client()
     client.start_channels()
-    client.wait_for_ready(timeout=60)
+    client.wait_for_ready(timeout=240)
     yield manager, client
     client.execute("world.close()")
     time.sleep(1)
@@ -44,7 +44,7 @@ def results(client, code):
     """Run a cell; (status, all text that came)."""
     told = []
     reply = client.execute_interactive(
-        code, timeout=60, output_hook=lambda message: told.append(str(message["content"])), allow_stdin=False
+        code, timeout=240, output_hook=lambda message: told.append(str(message["content"])), allow_stdin=False
     )
     return reply["content"]["status"], "".join(told)
 
@@ -55,12 +55,12 @@ def test_interrupt(kernel):
     status, told = results(client, SETUP)
     assert status == "ok", told
     waiting = client.execute("print('it waits', flush=True)\nrun.wait()", stop_on_error=False)
-    while "it waits" not in str(client.get_iopub_msg(timeout=60)["content"].get("text")):
+    while "it waits" not in str(client.get_iopub_msg(timeout=240)["content"].get("text")):
         pass
     time.sleep(0.5)
     began = time.monotonic()
     manager.interrupt_kernel()
-    while (reply := client.get_shell_msg(timeout=30))["parent_header"].get("msg_id") != waiting:
+    while (reply := client.get_shell_msg(timeout=240))["parent_header"].get("msg_id") != waiting:
         pass
     assert time.monotonic() - began < 30
     assert (reply["content"]["status"], reply["content"]["ename"]) == ("error", "Interrupted")

@@ -78,7 +78,7 @@ def test_all_reach_each_other(hosts):
                 connection, peer = server.accept()
                 with connection:
                     connection.send(b"from here")
-                    assert process.communicate(timeout=30)[0] == b"from here\n"
+                    assert process.communicate(timeout=240)[0] == b"from here\n"
                 assert peer[0] == hosts.hosts[name].address
     alpha, beta = hosts.names
     assert hosts.run(alpha, "getent", "hosts", beta).stdout.split() == [hosts.hosts[beta].address, beta]

@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from importlib import import_module
@@ -206,8 +207,11 @@ def _unfit() -> str:
 def _threads() -> list[str]:
     """The names of other threads of this process, which a fork would not copy.
 
-    A library that stops its threads before a fork (OpenBLAS) has done so after the first one.
+    A library that stops its threads before a fork (OpenBLAS) has done so after the first one. Without ``/proc`` those
+    that Python knows are named.
     """
+    if not os.path.isdir("/proc/self/task"):
+        return [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
     if len(os.listdir("/proc/self/task")) > 1:
         if not (pid := os.fork()):
             os._exit(0)

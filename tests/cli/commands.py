@@ -21,7 +21,7 @@ DDPNB = [sys.executable, "-m", "ddpnb"]
 _begun: list[subprocess.Popen[str]] = []
 
 
-def ddpnb(*args, cwd=None, timeout=60, **more):
+def ddpnb(*args, cwd=None, timeout=240, **more):
     return subprocess.run(
         [*DDPNB, *map(str, args)], capture_output=True, text=True, timeout=timeout, cwd=cwd, check=False, **more
     )
@@ -89,7 +89,7 @@ def family(process):
 
 
 def assert_all_ended(process, children):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while any(map(alive, children)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, children))

@@ -90,7 +90,7 @@ def run(cli, job, *command, options=()):
 
 def wait_for_job(process, ranks=frozenset({0, 1})):
     """The job below this process, once these ranks are there."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         below = {child.pid for child in psutil.Process(process.pid).children(recursive=True)}
         for found in all_jobs():
@@ -105,4 +105,4 @@ def end(process):
     """End what a failed test has left running."""
     if process.poll() is None:
         process.terminate()
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)

@@ -54,7 +54,6 @@ subprocess.Popen(["sleep", "600"], start_new_session=True)  # a service that it 
 PAIR = "given.evaluate and given.num_workers > 2"
 GIT = ["git", "-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "init.defaultBranch=main"]
 
-pytestmark = pytest.mark.timeout(240)
 LIVE = [pytest.mark.world]
 on_real_ranks = pytest.mark.parametrize("bisect", [pytest.param("real", marks=LIVE)], indirect=True)
 
@@ -134,7 +133,7 @@ def test_a_range_with_a_value_that_the_script_refuses(tmp_path, bisect):
 def test_commits(tmp_path, bisect):
     def git(*args):
         return subprocess.run(
-            [*GIT, *args], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=60
+            [*GIT, *args], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=240
         ).stdout
 
     git("init", "-q")

@@ -68,7 +68,7 @@ def test_torchrun_alone_prints_the_same_lines(tmp_path, script):
     healthy.write_text(script.read_text().replace("raise SystemExit", "pass") + "import time\ntime.sleep(0.1)\n")
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", healthy],
-        capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=240, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = [LINE.fullmatch(line).groups() for line in done.stdout.splitlines(keepends=True)]

@@ -57,7 +57,7 @@ def test_a_script_hangs_without_ddpnb_until_its_time_out(job, launcher):
     assert "ddpnb" not in {alias.name for node in imported for alias in node.names}
     variables = {**os.environ, "DDPNB_PARENT": "1"}  # as below a process that has started ranks
     done = subprocess.run(
-        [*launcher, path], cwd=job, env=variables, capture_output=True, text=True, timeout=90, check=False
+        [*launcher, path], cwd=job, env=variables, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode != 0
     assert "Timed out waiting" in done.stderr, done.stderr

@@ -54,7 +54,7 @@ def started(folder, *args, ranks=2, environment=None, **more):
         for name, value in (environment or {}).items():
             patch.setenv(name, value)
         process = begin("run", "--json", "v.json", *args, cwd=folder, output=PIPE, **more)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while len(list(folder.glob("begun*"))) < ranks:
         assert time.monotonic() < deadline and process.poll() is None, process.stderr.read()
         time.sleep(0.02)
@@ -148,7 +148,7 @@ def test_a_second_interrupt_ends_all_at_once(notes, form):
     ranks = 2 if form == "ranks" else 1
     process, children = started(notes, *arguments, "goes-on", ranks=ranks)
     process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while len(got(notes)[0]) < ranks:
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -165,7 +165,7 @@ def test_other_signals_are_passed_on_and_end_nothing(notes, form):
     process, children = started(notes, *arguments, "0", ranks=len(ranks))
     for number, count in ((signal.SIGUSR1, 1), (signal.SIGUSR2, 2)):
         process.send_signal(number)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while any(len(names) < count for names in got(notes)[0].values()) or len(got(notes)[0]) < len(ranks):
             assert time.monotonic() < deadline
             time.sleep(0.02)

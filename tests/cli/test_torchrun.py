@@ -54,6 +54,6 @@ def test_nothing_says_notebook(tmp_path, cli):
     )
     done = cli("run", "-n", 1, "plain.py", "a", cwd=tmp_path)
     plain = subprocess.run(
-        [sys.executable, "plain.py", "a"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "plain.py", "a"], cwd=tmp_path, capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout == f"[rank 0] {plain.stdout}"

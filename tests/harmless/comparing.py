@@ -18,7 +18,7 @@ from pathlib import Path
 PROGRAMS = Path(__file__).parent / "programs"
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--redirects", "3"]
 DDPNB = [sys.executable, "-m", "ddpnb", "run", "--json", "verdict.json"]
-LIMIT_S = 150.0
+LIMIT_S = 240.0
 _OF_THE_RUN = [
     (re.compile(r"0x[0-9a-f]{6,}"), "0x"),
     (re.compile(r"\b[WEI]\d{4} \d\d:\d\d:\d\d\.\d+ \d+ "), "W "),  # torch's log: time, process
@@ -91,7 +91,7 @@ class Program:
         except subprocess.TimeoutExpired:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=30)
+                process.communicate(timeout=240)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -78,7 +78,7 @@ def test_what_was_pickled_is_read_without_ddpnb(tmp_path):
             cwd=program.folder,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=240,
             check=False,
         )
         assert read.returncode == 0, read.stderr

@@ -14,7 +14,7 @@ from tests.gpu import programs
 from tests.nccl_like.marks import needed
 from tests.recordings.scenario import free
 
-pytestmark = [needed, pytest.mark.world, pytest.mark.timeout(120)]
+pytestmark = [needed, pytest.mark.world]
 
 
 @pytest.fixture(scope="module")

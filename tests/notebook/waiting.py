@@ -9,7 +9,7 @@ from typing import Any
 
 from ddpnb.notebook.tasks import Tasks
 
-LONG_S = 60.0
+LONG_S = 240.0
 _OVERTAKEN_S = 0.5  # for another thread to draw meanwhile, where nothing keeps it from that
 
 

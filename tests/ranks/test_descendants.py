@@ -40,7 +40,7 @@ def started(tmp_path):
 
 
 def wait_for_end(*pids):
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, pids))
@@ -61,7 +61,7 @@ def test_a_daemon_ends_with_the_world(started, tmp_path, monkeypatch):
     (tmp_path / "program.py").write_text(
         f"import os\nif (pid := os.fork()) == 0:{child}os._exit(0)\nos.waitpid(pid, 0)"
     )
-    with ddpnb.launch(1, backend="gloo", quiet=True) as world:
+    with ddpnb.launch(1, backend="gloo", fork=True, quiet=True, timeout=240) as world:
         assert world.run("program.py", stream=None).wait(60).outcome == "ok"
         assert alive(started())
     wait_for_end(started())
@@ -132,7 +132,7 @@ def test_a_process_and_its_children_are_gone_when_it_returns(ended, tmp_path):
         time.sleep(600)
     """
     ended.append(subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], cwd=tmp_path, start_new_session=True))
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not (tmp_path / "ready").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -60,7 +61,18 @@ def test_others_see_the_variables_of_a_fork_where_there_is_room(given, folder, s
         env={**os.environ, **given, "MARK": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     assert done.stdout.strip() == shown
+
+
+def test_without_proc_the_threads_are_those_that_python_knows(monkeypatch):
+    monkeypatch.setattr(os.path, "isdir", lambda _: False)
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait, name="of an import")
+    thread.start()
+    assert "of an import" in fork_server._threads()
+    ends.set()
+    thread.join()
+    assert "of an import" not in fork_server._threads()

@@ -104,7 +104,7 @@ def test_what_is_no_gpu_is_not_asked_for(device):
 def test_the_answer_comes_from_a_thread_and_the_first_is_empty(driver):
     driver({"MemoryInfo": memory(5, 10), "UtilizationRates": busy(20)})
     assert gpus.usage("cuda:0") == {}
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while not gpus.usage("cuda:0") and time.monotonic() < deadline:
         time.sleep(0.01)
     assert gpus.usage("cuda:0") == {"device_memory": 5 * MIB, "device_total": 10 * MIB, "device_busy": 0.2}
@@ -114,7 +114,7 @@ def test_the_answer_comes_from_a_thread_and_the_first_is_empty(driver):
 def test_what_is_known_is_not_asked_for_again_too_soon(driver, monkeypatch):
     monkeypatch.setattr(gpus, "_EVERY_S", 1e6)
     queries = driver({"MemoryInfo": memory(5, 10)})
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while not gpus.usage("cuda:0") and time.monotonic() < deadline:
         time.sleep(0.001)
     assert queries == ["MemoryInfo", "UtilizationRates", "UUID"]

@@ -68,7 +68,7 @@ class Loader:
         self.me = self
 
     def __del__(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while not os.path.exists(OUTCOME) and time.monotonic() < deadline:
             time.sleep(0.01)
         with open(ORDER, "w") as file:

@@ -162,7 +162,7 @@ def test_an_open_file_is_written_to_in_order_and_not_replaced(path, tmp_path):
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     with open(tmp_path / "log", "w") as log, open(tmp_path / "log") as source:
         subprocess.run(
-            [sys.executable, "-c", OPEN_FILE, path], cwd=tmp_path, stdin=source, stdout=log, timeout=60, check=True
+            [sys.executable, "-c", OPEN_FILE, path], cwd=tmp_path, stdin=source, stdout=log, timeout=240, check=True
         )
     first, text, after, refused, *_ = (tmp_path / "log").read_text().splitlines()
     assert (first, text, after) == ("before", "text", "after")
@@ -228,7 +228,7 @@ except CannotWrite as error:
     print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "v.json")], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code, str(tmp_path / "v.json")], capture_output=True, text=True, timeout=240, check=True
     )
     assert "cannot write" in done.stdout
     assert os.listdir(tmp_path) == ["v.json"]

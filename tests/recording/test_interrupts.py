@@ -216,7 +216,7 @@ def test_the_callers_timer_goes_on_after_a_signal(timer):
     with pytest.raises(KeyboardInterrupt), interrupts.ending():
         send(signal.SIGINT)
     assert signal.getsignal(signal.SIGALRM) is handler
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not timer and time.monotonic() < deadline:
         time.sleep(0.01)
     assert timer
@@ -268,5 +268,5 @@ try:
 except KeyboardInterrupt:
     raise SystemExit(130)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "ended\n", "")

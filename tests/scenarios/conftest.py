@@ -20,7 +20,7 @@ def ran():
 def traced_world(ran, request):
     """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
     terms = {"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}
-    with ddpnb.launch(**terms, end_after_patience=True, quiet=True) as world:
+    with ddpnb.launch(**terms, end_after_patience=True, quiet=True, timeout=240) as world:
         yield world
 
 

@@ -24,7 +24,7 @@ def cell(world, code, **more):
 
 def there(run):
     """Wait until each rank has printed so, and does what follows."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not all("there" in run.log(rank) for rank in range(4)) and time.monotonic() < deadline:
         time.sleep(0.02)
     time.sleep(0.3)

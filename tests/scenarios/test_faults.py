@@ -135,7 +135,7 @@ def test_the_finding_that_it_names(scenario, case):
         injection = world.inject(case.kind, ranks=case.ranks, **case.given)
         assert injection.finding == KINDS[case.kind].finding
         run = world.run(SCRIPT, case.script, stream=None).wait(case.wait)
-        deadline = time.monotonic() + 30  # of a run that goes on: the ranks of a busy machine are not there yet
+        deadline = time.monotonic() + 240  # of a run that goes on: the ranks of a busy machine are not there yet
         while not run.done and time.monotonic() < deadline:
             recording = world.snapshot()
             if ddpnb.diagnose(recording, PATIENCE_S).findings:

@@ -56,7 +56,7 @@ def test_faults_and_holds_that_were_armed_before(world, victims):
     world.inject("raise", ranks=1, seq=2)
     holding = world.hold(seq=1, ranks=0)
     run = world.run(victims / "missing.py", "early_return", fresh=True, stream=None)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while world.status().held != (0,) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert world.status().held == (0,)

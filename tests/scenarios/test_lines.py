@@ -22,7 +22,7 @@ VALUE, SUM, LOOP = "lines.py:21", "lines.py:25", 20
 
 
 def until(so):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not so() and time.monotonic() < deadline:
         time.sleep(0.05)
 

@@ -198,7 +198,7 @@ def test_compare_while_they_train(world, tmp_path):
     """Live, in a forward that all of them make: nothing but the parted tensor differs, of two models in turn."""
     stop = tmp_path / "stop"
     run = world.run(SCRIPT, "goes_on", stop, stream=None)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and world.compare().compared < 22:
         time.sleep(0.2)
     for _ in range(3):

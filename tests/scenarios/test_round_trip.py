@@ -13,7 +13,7 @@ from ddpnb.recording.facts.before_the_end import while_waiting
 from ddpnb.recording.facts.standings import RankState, standings
 from tests.reports import real
 
-pytestmark = [pytest.mark.world, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.world
 by_report = pytest.mark.parametrize("report", real.REPORTS, ids=lambda report: report.name)
 TIMEOUT_S = 5
 MAKE = real.generator()

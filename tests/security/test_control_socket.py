@@ -273,6 +273,6 @@ try:
 except OSError:
     print(b"")
 """
-    done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", other], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout.strip() == "b''"
     assert program.answer() == {"asked": 2}

@@ -41,7 +41,7 @@ def run(folder, lines):
         [sys.executable, "-c", _KEEPS + textwrap.dedent(lines), str(folder)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
     assert not done.stderr or done.returncode < 0, done.stderr

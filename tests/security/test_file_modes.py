@@ -91,7 +91,7 @@ prepare_logs(sys.argv[1] + "/logs/of/it", [0, 1])
 
 
 def test_the_files_of_a_rank(tmp_path):
-    subprocess.run([sys.executable, "-c", _RANK, tmp_path], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", _RANK, tmp_path], check=True, timeout=240)
     names = {path.name for path in tmp_path.rglob("rank0.*")}
     assert names >= {"rank0.status", "rank0.crash", "rank0.end.json", "rank0.sock", "rank0.key", "rank0.log"}
     assert modes(tmp_path) == ({0o600}, {0o700})
@@ -120,7 +120,7 @@ def test_a_job(how, tmp_path):
     command = [sys.executable, "-m", "ddpnb", "run", *how[:at], *kept, *how[at:], "raises.py"]
     done = subprocess.run(
         ["sh", "-c", 'umask 000; exec "$@"', "sh", *command], cwd=tmp_path, capture_output=True, text=True, check=False,
-        timeout=100,
+        timeout=240,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     (tmp_path / "raises.py").unlink()

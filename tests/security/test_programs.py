@@ -68,7 +68,7 @@ def test_a_program_that_closes_all_descriptors(how, tmp_path):
     (tmp_path / "closes.py").write_text(_CLOSES_ALL)
     done = subprocess.run(
         [sys.executable, "-m", "ddpnb", "run", *how, "closes.py"], cwd=tmp_path, capture_output=True, text=True,
-        check=False, timeout=100,
+        check=False, timeout=240,
     )  # fmt: skip
     assert (done.returncode, done.stdout.split()[-3:].count("after")) == (0, 1), done.stdout + done.stderr
 
@@ -82,7 +82,7 @@ def test_a_machine_without_proc(how, tmp_path):
     command = [sys.executable, "-m", "ddpnb", "run", *how, "trains.py"]
     done = subprocess.run(
         ["unshare", "-m", "bash", "-c", steps, "bash", *command], cwd=tmp_path, capture_output=True, text=True,
-        check=False, timeout=100,
+        check=False, timeout=240,
     )  # fmt: skip
     assert (done.returncode, done.stdout.count("trained")) == (0, 2), done.stderr
     assert done.stderr.count("ddpnb: there is no /proc here") == 1
@@ -95,7 +95,7 @@ def test_a_world_on_a_machine_without_proc(tmp_path):
     command = [sys.executable, "-m", "ddpnb", "doctor"]
     done = subprocess.run(
         ["unshare", "-m", "bash", "-c", steps, "bash", *command], cwd=tmp_path, capture_output=True, text=True,
-        check=False, timeout=100,
+        check=False, timeout=240,
     )  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("ddpnb: there is no /proc here, without which ipyparallel starts no processes.")

@@ -150,7 +150,7 @@ def stepped(client, thread, line):
 
 
 def wait_until(true):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 240
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert true()
@@ -185,7 +185,7 @@ def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
         assert attached.status().held == (0,)
         assert not attached.diagnosis.findings and attached.run.outcome == "running"
     wait_until((folder / "total1").exists)  # the connection is broken: the ranks continue
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=240)[1]
     assert process.returncode == 0, said
     assert [(folder / f"total{rank}").read_text() for rank in (0, 1)] == [str(4.0 * (1990 + 1991))] * 2
     assert json.loads((folder / "found.json").read_text())["findings"] == []
@@ -203,6 +203,6 @@ def test_a_rank_that_is_killed_while_an_ide_has_stopped_it_is_a_crash(job):
     import signal
 
     os.kill(attached.pids()[1], signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode not in (0, 3)
     client.close()

@@ -29,7 +29,7 @@ def processes(address, count=2):
         yield [process.pid for process in started]
     finally:
         for process in started:
-            process.communicate(b"\n", timeout=60)
+            process.communicate(b"\n", timeout=240)
 
 
 def test_an_answer_is_of_the_processes_that_were_asked_for():

@@ -81,18 +81,23 @@ def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -
         instead=finding,
         collective=finding.collective,
         tensors=first.tensors,
-        certainty=_certainty(snap.recording, finding, named, sides),
+        certainty=_certainty(snap.recording, finding, first.code, named, sides),
         severity="error",  # it ended a rank, whatever its type
         hint=first.hint,
     )
 
 
 def _certainty(
-    recording: Recording, finding: Finding, named: tuple[int, ...] | None, sides: tuple[tuple[int, ...], ...]
+    recording: Recording, finding: Finding, code: str, named: tuple[int, ...] | None, sides: tuple[tuple[int, ...], ...]
 ) -> Certainty:
-    """A message that names ranks proves it; one of a report that blames an unknown one does not."""
+    """A message that names ranks proves it; one of a report that blames an unknown one does not.
+
+    A file that is absent or incomplete may be so by what a rank did of which nothing is known.
+    """
     if named or sides:
         return "proven"
+    if code == "DDP603" and len(recording.ranks) < recording.world_size:
+        return "likely"
     return "likely" if recording.report is not None and named == () else finding.certainty
 
 

@@ -1,7 +1,8 @@
-"""A model of 2,000 parameters, and what all generators of random numbers say after each step."""
+"""A model of 2,000 parameters (or of two for each layer that is asked for), and what all generators of random numbers say after each step."""
 
 import hashlib
 import random
+import sys
 import time
 
 import numpy
@@ -14,9 +15,10 @@ dist.init_process_group("gloo")
 torch.manual_seed(0)
 random.seed(0)
 numpy.random.seed(0)
-layers = [nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)) for _ in range(1000)]
+count = int(sys.argv[-1]) if sys.argv[-1].isdecimal() else 1000
+layers = [nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.1)) for _ in range(count)]
 model = DistributedDataParallel(nn.Sequential(*layers), bucket_cap_mb=0.001)
-assert len(list(model.parameters())) == 2000
+assert len(list(model.parameters())) == 2 * count
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
 torch.manual_seed(dist.get_rank())

@@ -21,7 +21,7 @@ from tests.conftest import alive
 
 pytestmark = pytest.mark.world
 
-WITHIN_S = 30.0
+WITHIN_S = 240.0
 ORDER = """
 import sys, ddpnb
 from ddpnb.ranks import interpreter
@@ -62,7 +62,7 @@ def launch(**more):
 
 @pytest.mark.full
 def test_ranks_are_started_first_and_numpy_is_not_needed():
-    done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, timeout=90, check=True)
+    done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout.strip() == "[[], []] ok False", done.stderr
 
 

@@ -52,7 +52,7 @@ def test_nothing_of_a_command_is_left_when_it_is_ended(tmp_path, monkeypatch, sc
     command = Command(["sh", "-c", script], str(tmp_path), environment, subprocess.PIPE)
     with command.output as output:
         assert output.readline() == b"ready\n"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while (pid := sleeper_of(command)) is None:
             assert time.monotonic() < deadline
             time.sleep(0.02)

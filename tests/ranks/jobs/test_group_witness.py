@@ -26,7 +26,12 @@ print(json.dumps([found, is_in_group(os.getpid()), is_in_group(os.getppid()), os
 
 def test_each_signal_is_told_apart():
     done = subprocess.run(
-        [sys.executable, "-c", _CODE], stdout=subprocess.PIPE, text=True, timeout=60, check=True, start_new_session=True
+        [sys.executable, "-c", _CODE],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=240,
+        check=True,
+        start_new_session=True,
     )
     assert json.loads(done.stdout) == [[False, True, False, True, False], True, False, False]
 
@@ -40,5 +45,5 @@ witness = GroupWitness()
 print(witness.came_to_all(15))
 witness.close()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == "False\n"

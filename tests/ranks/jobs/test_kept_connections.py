@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ddpnb.ranks.jobs import kept_connections
 from ddpnb.ranks.jobs.kept_connections import KeptConnections
 from ddpnb.recording import protocol, status_file
 
@@ -44,7 +45,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 
 
 def until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert condition()
@@ -120,7 +121,9 @@ def test_in_the_end_they_are_closed(job):
     assert job.waiting.wait(60) == 0
 
 
-def test_the_end_of_a_rank_that_failed_is_seen(job):
+def test_the_end_of_a_rank_that_failed_is_seen(job, monkeypatch):
+    monkeypatch.setattr(kept_connections, "_KEPT_S", 3600.0)
+    monkeypatch.setattr(kept_connections, "_ELSEWHERE_S", 3600.0)
     job.rank_1_ends(3)
     assert job.waiting.wait(60) == 0
 

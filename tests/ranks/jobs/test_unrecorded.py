@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the envir
 
 SLEEP = "import time; time.sleep(120)"
 WORKER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
-_START_S = 30.0
+_START_S = 240.0
 
 
 def environment(rank, size=2, port="29500", **more):

@@ -53,10 +53,10 @@ def end(process):
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    return process.communicate(timeout=30)
+    return process.communicate(timeout=240)
 
 
-def wait_for(process, condition, seconds=60.0):
+def wait_for(process, condition, seconds=240.0):
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None and time.monotonic() < deadline, end(process)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -339,6 +340,13 @@ def test_a_record_that_is_taken_during_a_wait_is_left_alone_afterwards(old_call)
     watched(lambda *_: takes(3 + layout.CALLS, CallState.COMPLETED), door)(work)
     assert door.box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
     assert work not in door.flight.pending
+
+
+def test_a_peer_in_a_group_is_named_by_its_rank_in_the_world(tmp_path):
+    door = Door(BlackBox(str(tmp_path / "rank0.box"), 0), str(tmp_path))
+    group, send = SimpleNamespace(ranks=(4, 7), turns={}), SimpleNamespace(name="send", peer=0, tag=1)
+    calls = [(1, 9), (1, 9), (0, 9), (-1, 9)]
+    assert [door._p2p(send, group, call) for call in calls] == [(7, 9, 1), (7, 9, 2), (4, 9, 1), (-1, 9, 1)]
 
 
 def test_what_the_program_asks_of_a_work(tmp_path):

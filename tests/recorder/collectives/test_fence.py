@@ -53,6 +53,14 @@ def test_after_a_refusal_of_one_rank_alone_the_next_number_is_compared(tmp_path,
     assert one.announce(seq + 1, 7) == [] and other.announce(seq + 1, 8) == [0]
 
 
+def test_a_call_that_was_not_made_withdraws_the_announcement_of_its_rank_alone(tmp_path):
+    first, second = of_group(tmp_path, 2)
+    assert first.announce(1, 5) == [] and second.announce(1, 6) == [0]
+    second.withdraw(1)
+    others = of_group(tmp_path, 2)
+    assert others[0].announce(1, 5) == [] and others[1].announce(1, 6) == [0]
+
+
 @pytest.mark.usefixtures("of_two")
 def test_without_room_for_it_calls_go_on_uncompared(tmp_path, monkeypatch, capsys):
     """The whole door was taken away, and with it all that is known of the rank."""

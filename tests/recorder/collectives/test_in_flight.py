@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 import time
 
@@ -46,6 +47,16 @@ def test_a_clock_that_a_script_replaces_is_not_ours(box, monkeypatch):
     assert box.memory[at + layout.CALL_STATE_AT] == CallState.COMPLETED
     box.set_run(1, layout.RUN_ACTIVE)
     box.emit(RngRestored())
+
+
+def test_the_end_of_a_call_has_a_time_which_no_later_one_replaces(box):
+    at = layout.CALLS_AT
+    layout.CALL.pack_into(box.memory, at, 1, 0, 1, 0, 0, int(CallState.ISSUED), 0, -1, 0, 0, 0, 1, 1, 0)
+    ends = []
+    for _ in range(2):
+        Flight(box).finish((at, 0, True), int(CallState.COMPLETED))
+        ends.append(struct.unpack_from("<Q", box.memory, at + layout.CALL_DONE_AT)[0])
+    assert ends[0] > 0 and ends[0] == ends[1]
 
 
 def test_a_clock_that_stands_still_does_not_keep_the_rank(box, monkeypatch):

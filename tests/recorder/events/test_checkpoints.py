@@ -28,7 +28,7 @@ def run(script, **environment):
     clean = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
-        capture_output=True, text=True, timeout=60, check=True, env={**clean, **environment},
+        capture_output=True, text=True, timeout=240, check=True, env={**clean, **environment},
     )  # fmt: skip
     return done.stdout
 

@@ -8,8 +8,6 @@ import types
 
 import pytest
 import torch
-import torch._dynamo
-from torch._dynamo.utils import counters
 
 from ddpnb.recorder.events import compilations
 from ddpnb.recorder.events.compilations import Compilations
@@ -18,7 +16,10 @@ from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.recording.events.runs import MOST_COMPILATIONS, Compilation, HooksDetached
 
-CALLBACKS = torch._dynamo.callback.callback_handler
+
+def callbacks():
+    """``torch._dynamo`` is imported where it is used first: it takes 2 s of the processor."""
+    return torch._dynamo.callback.callback_handler
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def hooks(box):
     put_in_place(hooks)
     yield hooks
     hooks.remove()
-    assert not CALLBACKS.start_callbacks and not CALLBACKS.end_callbacks
+    assert not callbacks().start_callbacks and not callbacks().end_callbacks
     torch._dynamo.reset()
 
 
@@ -53,10 +54,10 @@ def branches(x, scale):
 def used():
     """A function that is compiled again for another number, and whose graph breaks."""
     torch._dynamo.reset()
-    counters.clear()
+    torch._dynamo.utils.counters.clear()
     made = torch.compile(branches, backend="eager")
     results = [made(torch.full((3,), float(size)), scale).tolist() for size, scale in ((1, 2), (1, 2), (90, 2), (1, 3))]
-    return results, {kind: dict(found) for kind, found in counters.items()}
+    return results, {kind: dict(found) for kind, found in torch._dynamo.utils.counters.items()}
 
 
 def test_what_is_compiled_again_and_where_its_graph_breaks(box, hooks):
@@ -121,7 +122,7 @@ def test_it_is_watched_again_after_a_reset(box, hooks):
     torch._dynamo.reset()
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1))
     hooks.new_run()
-    assert len(events(box)) == 1 and CALLBACKS.start_callbacks.count(hooks._starts) == 1
+    assert len(events(box)) == 1 and callbacks().start_callbacks.count(hooks._starts) == 1
 
 
 def test_so_many_of_a_run(box, hooks):
@@ -145,14 +146,14 @@ def test_another_torch(box, hooks, monkeypatch):
 
 def test_a_failure_leaves_the_programs_own_callbacks_alone(box, hooks, monkeypatch, capsys):
     called = []
-    CALLBACKS.start_callbacks.append(lambda _: called.append("start"))
-    CALLBACKS.end_callbacks.append(lambda _: called.append("end"))
+    callbacks().start_callbacks.append(lambda _: called.append("start"))
+    callbacks().end_callbacks.append(lambda _: called.append("end"))
     monkeypatch.setattr(compilations, "_counters", lambda: 1 / 0)
     assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).tolist() == [2]
     assert called == ["start", "end"] and len(events(box, HooksDetached)) == 1
     assert "failed and was disabled" in capsys.readouterr().err
-    CALLBACKS.start_callbacks.clear()
-    CALLBACKS.end_callbacks.clear()
+    callbacks().start_callbacks.clear()
+    callbacks().end_callbacks.clear()
 
 
 def test_a_forked_child_records_nothing(box, hooks):
@@ -162,9 +163,10 @@ def test_a_forked_child_records_nothing(box, hooks):
 
 
 def test_the_compiler_is_not_imported(box, monkeypatch):
+    handler = callbacks()
     monkeypatch.delitem(sys.modules, "torch._dynamo.callback")
     hooks = Compilations(box)
     put_in_place(hooks)
     hooks.new_run()
-    assert "torch._dynamo.callback" not in sys.modules and not CALLBACKS.start_callbacks
+    assert "torch._dynamo.callback" not in sys.modules and not handler.start_callbacks
     hooks.remove()

@@ -64,7 +64,7 @@ print(json.dumps([sorted(own), sorted(set(changed) - set(own)), still]))
 def observed():
     names = " ".join(REPLACED)
     done = subprocess.run(
-        [sys.executable, "-c", OBSERVED, names], capture_output=True, text=True, timeout=100, check=True
+        [sys.executable, "-c", OBSERVED, names], capture_output=True, text=True, timeout=240, check=True
     )
     return json.loads(done.stdout)
 

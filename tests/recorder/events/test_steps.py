@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import warnings
 
@@ -47,6 +48,17 @@ class Slow(Dataset):
 
     def __getitem__(self, index):
         return sum(batch.sum() for batch in DataLoader(torch.ones(4, 2))) + index
+
+
+def test_the_time_in_loaders_is_that_of_all_their_batches(box, monkeypatch):
+    monkeypatch.setattr("ddpnb.recorder.events.steps.now_ns", itertools.count(0, 10).__next__)
+    steps = Steps(box)
+    steps.install()
+    try:
+        # The first is that of making the iterator.
+        assert [box.data_ns for _ in DataLoader(torch.ones(4, 2))] == [20, 30, 40, 50]
+    finally:
+        steps.remove()
 
 
 def test_a_run_leaves_marks_at_its_beginning_its_steps_and_its_end(box, steps):

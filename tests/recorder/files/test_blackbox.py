@@ -54,6 +54,17 @@ def test_each_run_begins_with_an_empty_table(box):
     assert len(set(sizes)) == 1
 
 
+def test_each_run_counts_its_own_steps(box):
+    for run in (1, 2):
+        box.set_run(run, layout.RUN_ACTIVE)
+        box.forward()
+        for _ in range(3):
+            box.step()
+        status = BoxReader(box.memory).status
+        assert (box.steps, status.steps, status.forwards) == (3, 3, 1)
+        box.set_run(run, layout.RUN_ENDED)
+
+
 def test_a_run_that_is_over_can_be_read_until_the_next_begins(box):
     reader = BoxReader(box.memory)
     box.set_run(1, layout.RUN_ACTIVE)

@@ -107,7 +107,7 @@ class Stepped:
     @property
     def line(self):
         """Of the stop; None: the program has ended."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline and self.thread.is_alive():
             held = self.gate.state()["held"]
             if held:

@@ -21,12 +21,12 @@ _TELL = "import sys, json; print(json.dumps([sys.path, sorted(m for m in sys.mod
 def python(folder, *args, environment=None, **more):
     given = injected({**os.environ, **(environment or {})}, str(folder), "raise")
     return subprocess.run(
-        [sys.executable, *args], env=given, capture_output=True, text=True, timeout=60, check=False, **more
+        [sys.executable, *args], env=given, capture_output=True, text=True, timeout=240, check=False, **more
     )
 
 
 def test_a_process_that_is_no_rank_loads_nothing_of_ddpnb_and_has_its_own_path(tmp_path):
-    plain = subprocess.run([sys.executable, "-c", _TELL], capture_output=True, text=True, timeout=60, check=True)
+    plain = subprocess.run([sys.executable, "-c", _TELL], capture_output=True, text=True, timeout=240, check=True)
     done = python(tmp_path, "-c", _TELL)
     path, modules = json.loads(done.stdout)
     assert (path, modules, done.stderr) == (json.loads(plain.stdout)[0], [], "")
@@ -64,27 +64,23 @@ def test_a_sitecustomize_that_fails_is_reported_as_python_does(tmp_path):
     assert "ValueError: mine" in done.stderr
 
 
-def test_a_folder_that_is_gone_is_no_reason_to_fail(tmp_path):
-    done = python(tmp_path / "gone", "-c", "import torch; print('runs')")
-    assert (done.stdout, done.stderr) == ("runs\n", "")
-
-
 @pytest.mark.full
 def test_torch_is_imported_as_without_ddpnb(tmp_path):
     code = "import torch; print(type(torch.__loader__).__name__, torch.__spec__.name, vars(torch.__loader__).keys())"
-    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert python(tmp_path, "-c", code).stdout == plain.stdout
 
 
 @pytest.mark.parametrize("before", ["", "import torch; "])
 def test_a_script_imports_the_ddpnb_that_records_it(before, tmp_path):
-    """Its environment may have another version, or none."""
+    """Its environment may have another version, or none. That the job's folder is gone is no reason to fail."""
     other = tmp_path / "other" / "ddpnb"
     other.mkdir(parents=True)
     (other / "__init__.py").write_text("")
     code = f"{before}import ddpnb, sys; ddpnb.checkpoint('ready'); print(ddpnb.__file__, 'torch' in sys.modules)"
-    done = python(tmp_path, "-c", code, environment={"PYTHONPATH": str(other.parent)})
+    done = python(tmp_path / "gone", "-c", code, environment={"PYTHONPATH": str(other.parent)})
     line, said = done.stdout.splitlines()
+    assert done.stderr == ""
     assert line.endswith("CHECKPOINT 1: ready") and said == f"{ddpnb.__file__} {bool(before)}"
 
 
@@ -136,7 +132,7 @@ dist.all_reduce(torch.ones(2))
 def test_an_invalid_rank_fails_as_without_ddpnb(tmp_path):
     code = "import torch.distributed as dist; dist.init_process_group('gloo', init_method='env://', rank='x', world_size=1)"
     done = python(tmp_path, "-c", code)
-    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    plain = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, plain.returncode) == (1, 1)
     assert done.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
     assert "ddpnb: this process is not recorded" in done.stderr

@@ -223,7 +223,6 @@ def test_a_module_that_is_edited_and_loaded_again(rank):
 
 
 @recorded
-@pytest.mark.timeout(300)  # inductor's first use compiles C++
 @pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.full)])
 def test_compiled_functions(rank, backend):
     if backend == "inductor" and shutil.which("c++") is None:

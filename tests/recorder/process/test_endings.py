@@ -41,7 +41,7 @@ def run(folder, code, begin=_BEGIN):
         [sys.executable, script, folder],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
         stdin=subprocess.DEVNULL,
     )
@@ -244,7 +244,7 @@ if __name__ == "__main__":
     process.join()
     sys.exit(process.exitcode)
 """)
-    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=240, check=False)
     ending = json.loads((tmp_path / "rank0.end.json").read_text())
     assert (ending["how"], ending["exception"], ending["message"], done.returncode) == (
         "raised",

@@ -76,20 +76,16 @@ print(not {"numpy", "xxhash"} & set(sys.modules))
 """
 
 
-@pytest.mark.parametrize(
-    ("modules", "forbidden"),
-    [(RANK, [*NOTEBOOK, "numpy", "xxhash"]), (READER, [*NOTEBOOK, "numpy", "xxhash", "torch"])],
-)
-def test_imports_alone(modules, forbidden):
-    code = ABSENT.format(forbidden=forbidden, modules=modules)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False)
+def test_a_reader_needs_no_torch():
+    code = ABSENT.format(forbidden=[*NOTEBOOK, "numpy", "xxhash", "torch"], modules=READER)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
     code = ABSENT.format(forbidden=[*NOTEBOOK, "numpy", "xxhash"], modules=RANK) + TRAINED
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if not line.startswith("[Gloo] ")] == [  # until torch 2.10
@@ -102,11 +98,11 @@ def test_a_module_of_the_user_named_xxhash_is_not_imported(tmp_path):
     (tmp_path / "xxhash.py").write_text("raise SystemExit('the script is not there yet')")
     code = "from ddpnb.recorder.models import digests; import sys; print(digests.HASH, 'xxhash' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=110, check=False, cwd=tmp_path
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
     )
     assert done.stdout.split() == ["crc32", "False"], done.stderr
 
 
 def test_the_package_itself_is_lazy():
     code = "import sys, ddpnb; assert not {'torch', 'ipyparallel', 'numpy', 'rich'} & set(sys.modules); dir(ddpnb)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=110)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)

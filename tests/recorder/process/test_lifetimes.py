@@ -10,7 +10,6 @@ import weakref
 
 import pytest
 import torch
-import torch._dynamo  # an optimizer imports it when it is made, and leaves garbage
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
@@ -31,6 +30,7 @@ from ddpnb.recording.replicas import UNWRAPPED
 @pytest.fixture(autouse=True)
 def without_collection():
     """Without ddpnb none of these needs the garbage collector."""
+    assert torch._dynamo  # an optimizer imports it when it is made, and leaves garbage
     gc.disable()
     yield
     gc.enable()

@@ -78,7 +78,7 @@ def test_processes(seen, method):
     for function in (prepare, train):
         process = context.Process(target=function, args=(0,))
         process.start()
-        process.join(60)
+        process.join(240)
         assert process.exitcode == 0
     assert [(event.how, event.joins) for event in seen()] == [("multiprocessing.Process", True)]
 
@@ -86,7 +86,7 @@ def test_processes(seen, method):
 def test_a_process_with_a_run_of_its_own(seen):
     process = Joining()
     process.start()
-    process.join(60)
+    process.join(240)
     assert len(seen()) == 1
 
 

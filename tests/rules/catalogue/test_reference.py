@@ -21,7 +21,7 @@ def test_the_command_writes_it():
         [sys.executable, "-m", "ddpnb.rules.catalogue"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
         encoding="utf-8",
     )

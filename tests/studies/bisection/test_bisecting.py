@@ -82,7 +82,7 @@ def test_the_log_says_which_process_writes_it(tmp_path):
         log["process"] = [other.pid, psutil.Process(other.pid).create_time()]
         (tmp_path / "log.json").write_text(json.dumps(log))
         assert searching(path) == other.pid
-        other.communicate(b"\n", timeout=30)
+        other.communicate(b"\n", timeout=240)
     assert searching(path) is None
 
 

@@ -49,7 +49,7 @@ def test_a_probe_has_no_standard_input():
         "print(CommandProber(request).run(Probe()).failures)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", text], input="yes\n", capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", text], input="yes\n", capture_output=True, text=True, timeout=240, check=True
     )
     assert done.stdout == "[]\n"
 
