@@ -11,6 +11,16 @@ from collections import defaultdict
 from ddpnb.reports.facts import NOBODY, Speaker
 from ddpnb.reports.logs import Log
 
+#: what a program that came to its end leaves as the last lines of a log
+_WELL = re.compile(
+    r"process group has NOT been destroyed|^wandb: |Destroy COMPLETE|leaked \w{1,40} objects|^\W{0,80}$|\b(?:[Dd]one|[Ff]inished|[Cc]ompleted?)\b"
+)
+#: what launchers, the watchdog and shells write where a process failed
+_FAILED = re.compile(
+    r"closing signal|Killing subprocess|exit ?code|ChildFailedError|return code|Watchdog caught|terminate called|srun: error|slurmstepd: error"
+    r"|core dumped|\bKilled\b|exit type|sigquit|avoid zombies"
+)
+_SEVERAL = 2  # lines of work: another process may write one before it sees the failure
 _FAR = 400  # lines behind an exception that are looked at
 _SAMPLE = 20_000  # lines of a log in which those that occur again are looked for
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*(?:e[+-]?\d+)?")
@@ -52,7 +62,9 @@ def continued(log: Log, line: int, speaker: Speaker, usual: frozenset[str]) -> b
         usual: from ``usual_lines``.
     """
     if speaker == NOBODY:  # which process wrote them is not known: what the log ends with
-        return any(_is_work(log.line(number)[:400], usual) for number in _last(log) if number > line)
+        return any(_is_work(log.line(number)[:400], usual) for number in _last(log) if number > line) or _ended_well(
+            log, line, usual
+        )
     end = min(len(log.starts), line + _FAR)
     own = [number for number in range(line + 1, end) if log.speakers[number] == speaker]
     return any(_is_work(log.line(number)[:400], usual) for number in own)
@@ -63,6 +75,14 @@ def is_last(log: Log, line: int, speaker: Speaker) -> bool:
     end = min(len(log.starts), line + _FAR)
     own = (number for number in range(line + 1, end) if log.speakers[number] == speaker)
     return all(_OF_THE_END.search(log.line(number)[:400]) for number in own)
+
+
+def _ended_well(log: Log, line: int, usual: frozenset[str]) -> bool:
+    """Whether work comes behind a line, in the end what a program writes that came to its end, and no failure of a process."""
+    if not any(_WELL.search(log.line(number)[:400]) for number in _last(log) if number > line):
+        return False
+    rest = [log.line(number)[:400] for number in range(max(line + 1, len(log.starts) - _FAR), len(log.starts))]
+    return not any(map(_FAILED.search, rest)) and sum(_is_work(text, usual) for text in rest) >= _SEVERAL
 
 
 def _last(log: Log) -> list[int]:

@@ -125,7 +125,7 @@ def _why(
     if ending.exception == "KeyboardInterrupt" and not waits.interrupted:
         return _OUTSIDE
     if outside is not None and outside.certain and not _has_own_cause(fact) and _comes_after(fact, outside):
-        return _OUTSIDE
+        return "" if _is_of_next_start(fact.ending) else _OUTSIDE
     return ""
 
 
@@ -144,6 +144,12 @@ def _is_asked(fact: reported.Ended) -> bool:
 def _is_known(ending: Ending) -> bool:
     """Whether it is an error of distributed training, which no program handles."""
     return explain(ending.message, ending.exception, frames=ending.frames) is not None
+
+
+def _is_of_next_start(ending: Ending) -> bool:
+    """Whether an exception is one of processes that start, with what an earlier run left: a job that was ended is started again."""
+    known = explain(ending.message, ending.exception, frames=ending.frames)
+    return known is not None and known.code == "DDP105"
 
 
 def _has_own_cause(fact: reported.Ended) -> bool:

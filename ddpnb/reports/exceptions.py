@@ -31,6 +31,8 @@ _HCCL = re.compile(
     r"|notify wait timeout|HcclGet[^\n]{0,80}time",
     re.IGNORECASE,
 )
+#: the process that ran a task of Ray
+_TASK = re.compile(r"^ray\.exceptions\.RayTaskError[^\n]{0,400}? \(pid=(\d{1,10}), ip=([\w.:]{1,64})", re.MULTILINE)
 _WINDOW = 600  # lines of a traceback and its message
 _WRAPPED = 40  # lines of a message
 _SHORT = 5_000  # lines: a log that is read whole where no traceback begins
@@ -116,6 +118,8 @@ def _facts(speaker: Speaker, errors: list[LoggedError], lines: list[str]) -> Ite
         named = _NAMED.search(error.message[:_LONGEST])
         said = next((rank for match in (spawned, named) if match for rank in match.groups() if rank), "")
         who = Speaker(int(said)) if said and speaker.rank is None else speaker
+        if who == NOBODY and (task := _TASK.search("\n".join(lines[starts[index] : error.line]))):
+            who = Speaker(None, int(task[1]), task[2])
         chained = index + 1 < len(errors) and starts[index + 1] <= error.line
         if chained or (speaker != NOBODY and not spawned and index + 1 < len(errors)):
             continue  # a later one ended the process

@@ -6,6 +6,7 @@ import re
 import signal
 import textwrap
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,13 +15,13 @@ from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.recording.messages import tracebacks
 from ddpnb.recording.names import given_name
 from ddpnb.reports import outside
-from ddpnb.reports.facts import Ended, Fact, Identity, Message, Speaker, WorldSize
+from ddpnb.reports.facts import NOBODY, Ended, Fact, Identity, Message, Speaker, WorldSize
 from ddpnb.reports.logs import Log, last_match
 
 NAME = "launcher's log"
 MARKS = (
     "local_rank", "exitcode", "ChildFailedError", "Root Cause", "terminated with", "srun:", "slurmstepd", "closing signal", "via signal",
-    "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes", "return code", "Worker exit type", "actor_id",
+    "world_rank", "GLOBAL_RANK", "subprocess", "mpirun", "prterun", "world_size", "exit code", "nnodes", "return code", "Worker exit type", "actor_id",
     *outside.MARKS,
 )  # fmt: skip
 
@@ -47,6 +48,13 @@ _WORLD = tuple(
         r"dist_world_size=(\d{1,6})\b",
     )
 )
+#: Ray Train's list of its workers
+_WORKER = re.compile(
+    r"\((?:node_id=\w{1,80}, )?ip=(?P<ip>[\w.:]{1,64}), pid=(?P<pid>\d{1,10})\) world_rank=(?P<rank>\d{1,6}), local_rank="
+)
+#: Lightning's processes before they meet, and after it
+_MEMBER = re.compile(r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (\d{1,6}), MEMBER: \d{1,6}/(\d{1,6})")
+_MET = re.compile(r"All (?:DDP|distributed) processes registered|\bEpoch \d|\d%\||\bloss\b")
 _GLOBAL = re.compile(r"global_world_sizes=\[(\d{1,6})[,\]]")
 _NAMED_SIGNALS = {
     "Killed": signal.SIGKILL,
@@ -93,15 +101,43 @@ _OF_JOB = tuple(
 )
 
 
+_MOST_MEMBERS = 1 << 16
+
+
 def read(log: Log) -> Iterator[Fact]:
     """How processes ended, which of them the launcher calls the first, and the world size where it is said."""
     text = log.text
     facts = [*_tables(log), *_lines(log)]
     yield from {repr(fact): fact for fact in facts}.values()  # a log may repeat its end
     yield from outside.read(log)
+    for match in _WORKER.finditer(text):
+        yield Identity(Speaker(int(match["rank"]), int(match["pid"]), given_name(match["ip"])))
+    yield from _members(log)
     sizes = {int(match[1]) for pattern in (*_WORLD, _GLOBAL) for match in pattern.finditer(text)}
     if len(sizes) == 1 and 0 < min(sizes) <= 1_000_000:
         yield WorldSize(sizes.pop())
+
+
+def _members(log: Log) -> Iterator[Fact]:
+    """Lightning's processes that wait for the others: ranks that two of them claim, and those that none does."""
+    found = list(_MEMBER.finditer(log.text))
+    # A logger may write a line in two forms.
+    counts = Counter((int(match[1]), log.line(log.line_at(match.start())).strip()) for match in found)
+    present, sizes = {rank for rank, _ in counts}, {int(match[2]) for match in found}
+    # The process of rank 0 says that all have come; the log of another node does not.
+    if 0 not in present or len(sizes) != 1 or max(sizes) > _MOST_MEMBERS or _MET.search(log.text, found[0].end()):
+        return
+    absent = [rank for rank in range(max(sizes)) if rank not in present]
+    if absent:
+        yield WorldSize(max(sizes))
+        twice = [rank for (rank, _), count in counts.items() if count > 1]
+        said = f"{_listed(twice)} were claimed by two processes, " if twice else ""
+        text = f"Of ranks 0 to {max(sizes) - 1}, {said}{_listed(absent)} by none that wrote to this log"
+        yield Message(NOBODY, text, log.quoted(found[-1].start()))
+
+
+def _listed(ranks: list[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)[:32])) + (" and more" if len(ranks) > 32 else "")
 
 
 def _tables(log: Log) -> Iterator[Fact]:

@@ -30,6 +30,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\x80-\x9f]")
 _LAUNCHER = ("torchrun", "torch.distributed.run", "distributed/run.py", "multiprocessing/api", "ChildFailedError")
 _TRACEBACK = "Traceback (most recent call last)"
 _INLINE = re.compile(r"\[(?:rank|default)(\d{1,6})\]:")
+_LOCAL = re.compile(r"^\[default(\d{1,6})\]:", re.MULTILINE)
+_LOCAL_AND_GLOBAL = re.compile(r"^\[default(\d{1,6})\]:\s?\[rank(\d{1,6})\]:", re.MULTILINE)
 _HEAD = re.compile(
     r"(?:[\w.]{1,200}(?:Error|Exception|Interrupt)\b|\s|During handling|The above exception|Traceback|$)"
 )
@@ -117,7 +119,7 @@ def read(path: str, raw: str) -> Log:
         text = (_BAR.sub("", raw) if "%|" in raw else raw).replace("\r\n", "\n").replace("\r", "\n")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    text = records.lines_of(pasted.without_markup(text))
+    text = _with_global_ranks(records.lines_of(pasted.without_markup(text)))
     shown = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] for line in _lines(text)]
     lines, speakers = _without_layers(pasted.lines_of(shown, fenced="```" in text or "~~~" in text), text)
     log = _joined(path, lines, speakers)
@@ -141,6 +143,16 @@ def _joined(path: str, lines: list[str], speakers: list[Speaker]) -> Log:
 def _lines(text: str) -> list[str]:
     lines = text.rsplit("\n", MOST_LINES)
     return lines if len(lines) <= MOST_LINES else lines[1:]
+
+
+def _with_global_ranks(text: str) -> str:
+    """torchrun's ``[default6]:`` names the local rank: on a second node other lines of the process say that it is rank 14."""
+    both = set(_LOCAL_AND_GLOBAL.findall(text)) if "[default" in text else set[tuple[str, str]]()
+    if all(local == rank for local, rank in both):
+        return text
+    ranks = dict(both) if len(dict(both)) == len(both) else {}
+    text = re.sub(r"(?m)^\[default\d{1,6}\]:\s?(?=\[rank\d)", "", text)
+    return _LOCAL.sub(lambda match: f"[rank{ranks[match[1]]}]:" if match[1] in ranks else "", text)
 
 
 def _without_layers(shown: list[str], text: str) -> tuple[list[str], list[Speaker]]:

@@ -22,15 +22,23 @@ MARKS = (*_READ, _CLOSED)
 
 _STORE = re.compile(r"(?:recv|send)\w{1,20} failed on SocketImpl\([^)\n]{0,200}?remote=(?P<remote>[^)\n]{1,200})\)")
 _FEW = 3
+_BEFORE = 80  # characters before them that are quoted too
 
 
 def read(log: Log) -> Iterator[Fact]:
     """The errors, by the process that wrote them; and connections to a store that were closed."""
     for offset, text in logged_messages(log.text, _READ):
-        yield Message(log.speaker_at(offset), text)
+        yield Message(log.speaker_at(offset), text, log.quoted(_words_at(log.text, offset)))
     closed = dict.fromkeys(match["remote"].strip() for match in _STORE.finditer(log.text))
     for remote in islice(closed, _FEW):
         yield Unknown(
             f"Why the connection to the store at {remote} was closed: the process that serves it, rank 0 or the launcher, ended (as at the "
             "end of each job), or the network failed. Collect the output of that host."
         )
+
+
+def _words_at(text: str, offset: int) -> int:
+    """Where the words begin that are quoted of a line: a long line says it behind names and times."""
+    end = text.find("\n", offset)
+    places = (text.find(word, offset, end if end >= 0 else len(text)) for word in _READ)
+    return max(offset, min((place for place in places if place >= 0), default=offset) - _BEFORE)

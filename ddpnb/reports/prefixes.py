@@ -34,6 +34,7 @@ _LAYER = re.compile(
     # what names a rank or a process: Ray's actors, SkyPilot, Determined, Lightning, NeMo
     r"|(?P<named>\((?:[^()\n]|\(\w{1,40}\)){0,120}?\b(?:pid|rank)=\d(?:[^()\n]){0,120}\)\s?"
     r"|(?:\w{1,40} )?\[[^\[\]\n]{0,60}?\brank[=:]\s?\d{1,6}[^\[\]\n]{0,40}\](?::|\s\|\|)?\s?"
+    r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d TP\d{1,4}(?: EP\d{1,4})?\]\s"
     r"|\[\d{1,6},mpirank:\d{1,6},[\w.-]{1,64}\](?:<\w{1,10}>)?:?\s?)"
     # a number before torchrun's prefix; torchrun, mpirun, srun -l; not a number of torchrun's table, alone in its line
     r"|\[\d{1,10}\]\s{1,4}(?=\[(?:rank|default)\d)"
@@ -50,7 +51,9 @@ _DATED = re.compile(r"(?P<host>)(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|D
 
 _RANK = re.compile(
     r"(?<![A-Za-z_])(?<!local[ -])(?<!node[ -])(?<!group[ -])(?:global[ _-]?|world[ _-]?|mpi)?rank[ :=#_-]{0,3}(\d{1,6})(?!\d)"
-    r"|\[(?:default|trainer)(\d{1,6})\]|\[\d{1,6},(\d{1,6})\]",
+    r"|\[(?:default|trainer)(\d{1,6})\]|\[\d{1,6},(\d{1,6})\]"
+    # SGLang, vLLM: one world, but with DP, which makes several
+    r"|(?<=:\d\d )TP(\d{1,4})(?= EP\d{1,4}\]|\])|\bWorker_TP(\d{1,4})(?:_EP\d{1,4})?(?= pid=)",
     re.IGNORECASE,
 )
 _ONLY_NUMBER = re.compile(r"\s{0,8}[\[(<]?(\d{1,6})[\])>]?\s{0,2}[:|>]?\s{0,4}$")
@@ -60,7 +63,7 @@ _NAME = re.compile(
     r"(?<![\w./:-])(?=[\w./-]{0,64}[A-Za-z])(?=[\w./-]{0,64}\d)[\w./-]{2,64}(?![\w./]|:\d)|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])"
 )
 _NO_NAME = re.compile(
-    r"\d{4}-\d\d|(?!(?:\d{1,3}\.){3}\d{1,3}$)\d[\d.:,TZ+-]{3,30}Z?$|[EWIF]\d{4}$|\w{1,40}\.py$|(?i:[a-z_]{0,12}rank)[ :=#_-]{0,3}\d"
+    r"\d{4}-\d\d|(?!(?:\d{1,3}\.){3}\d{1,3}$)\d[\d.:,TZ+-]{3,30}Z?$|[EWIF]\d{4}$|\w{1,40}\.py$|(?:Worker_)?(?:[DPTE]P\d{1,4}_?){1,4}$|(?i:[a-z_]{0,12}rank)[ :=#_-]{0,3}\d"
 )
 
 #: what begins a line in the output of a process: plain text that it contains, for which a search is fast, and a pattern

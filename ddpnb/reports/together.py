@@ -70,7 +70,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     who = _Speakers(every)
     size, known = _world_size(every, who)
     present = frozenset[int]().union(*(one.extent.ranks for one in found))
-    size = max(size, max(present, default=-1) + 1)
+    highest = max(present, default=-1)
+    size, known = max(size, highest + 1), known and highest < size
     groups = Groups(every, who.rank, size)
     ranks: dict[int, _Rank] = defaultdict(_Rank)
     messages: list[str] = []
@@ -186,7 +187,7 @@ def _world_size(facts: Iterable[reported.Fact], who: _Speakers) -> tuple[int, bo
         missing = fact.missing if isinstance(fact, reported.Waiting) else ()
         named = (-1 if rank is None else rank, *missing, *(group.ranks if group is not None else ()))
         highest = max([highest, *(rank for rank in named if 0 <= rank < MOST_RANKS)])
-    return max(said, highest + 1), said > highest
+    return max(said, highest + 1), said > max(highest, 0)
 
 
 def _add(rank: _Rank, fact: reported.Fact) -> None:

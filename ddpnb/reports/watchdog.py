@@ -5,18 +5,21 @@ The message of a call does not always name its rank and its group: other message
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ddpnb.recording.calls import CallState, Signature
 from ddpnb.reports import watchdog_lines
-from ddpnb.reports.facts import CallSeen, Fact, GroupName, Members, Progress, Speaker, Unknown, WorldSize
+from ddpnb.reports.facts import CallSeen, Fact, GroupName, Members, Progress, Speaker, Unknown, Waiting, WorldSize
 from ddpnb.reports.groups import regular
 from ddpnb.reports.logs import Log
 
 NAME = "NCCL watchdog log"
 MARKS = ("CL(", "enqueued", "watchdog", "Heartbeat monitor", "failed or timed out", "should dump", "[TC]")
 
+#: SGLang's own watchdog, of the scheduler of one GPU
+_SCHEDULER = re.compile(r"[Ww]atchdog timeout \(self\.watchdog_timeout=(\d{1,6})")
 _MOST = 4096  # members of a group that are inferred
 
 
@@ -45,6 +48,8 @@ def read(log: Log) -> Iterator[Fact]:
     yield from _members([*calls, *progress], sizes)
     yield from progress
     yield from watchdog_lines.failures(log)
+    for match in _SCHEDULER.finditer(log.text):
+        yield Waiting(log.speaker_at(match.start()), "call", timeout_s=float(match[1]), at=log.quoted(match.start()))
     yield from watchdog_lines.unnamed(log, {call.speaker.rank for call in calls})
 
 

@@ -14,6 +14,8 @@ from ddpnb.recording.report import LogLine, Report
 from ddpnb.texts import shortened
 
 INFERRED = "(inferred)"
+_SAYS = "The log says it."
+_PLACE = re.compile(r" \[[^\n]{1,400}: \".{0,200}\"\]$")  # which ends a sentence
 _RANKS = re.compile(r"[Rr]anks? (\d[\d, -]*(?:and \d+(?:-\d+)?)?)")
 _RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 _NOWHERE = re.compile(r"\boccurs? in none of these files|\boccurs? in these files, but no call|is not known|inferred")
@@ -41,9 +43,9 @@ def in_the_log(recording: Recording, finding: Finding) -> Finding:
         return finding
     if report.cut and finding.certainty != "likely":
         finding = replace(finding, certainty="likely")
-    evidence = [_with_line(report, sentence, finding) for sentence in finding.evidence] or [
-        text for text in [_with_line(report, "The log says it.", finding)] if text != "The log says it."
-    ]
+    evidence = [_with_line(report, sentence, finding) for sentence in finding.evidence]
+    if not any(_PLACE.search(sentence) for sentence in evidence):
+        evidence = [text for text in [_with_line(report, _SAYS, finding)] if text != _SAYS] + evidence
     if finding.certainty != "likely":
         return replace(finding, evidence=tuple(evidence))
     if not any(INFERRED in one for one in evidence) and (why := _what_is_inferred(report, finding)):
@@ -67,6 +69,7 @@ def _lines_of(report: Report, sentence: str, finding: Finding) -> list[LogLine]:
     own = [line for line in counted if ranks & set(line.ranks)] if ranks else []
     own = (
         own
+        or ([line for line in counted if set(finding.culprits) & set(line.ranks)] if not ranks else [])
         or [line for line in counted if not line.ranks and line.about in ("end", "message")]
         or ([line for line in counted if finding.concerned & set(line.ranks)] if not ranks else [])
     )
@@ -133,8 +136,10 @@ def order_of_events(recording: Recording) -> tuple[str, ...]:
     if report is None:
         return ()
     alike: dict[tuple[str, str, str], list[LogLine]] = {}
-    for line in report.lines:
-        if line.about != "call":
+    seen: set[tuple[str, int]] = set()
+    for line in sorted(report.lines, key=lambda line: (line.path, line.number, line.about == "message")):
+        if line.about != "call" and not (line.about == "message" and (line.path, line.number) in seen):
+            seen.add((line.path, line.number))
             # One event of several ranks differs in numbers alone.
             words = re.sub(r"\d+", "#", line.words) if line.about != "end" else line.words.partition(":")[0]
             alike.setdefault((line.about, words, line.why), []).append(line)

@@ -16,6 +16,7 @@ from ddpnb.rules.exit_status import EXIT_CODE_MASKED
 
 # Of a report: what ended the ranks was a time-out.
 _WAITS = ("DDP102", "DDP104", "DDP301", "DDP313", "DDP318")
+_ENDS = ("DDP311", "DDP312", "DDP706")  # of a report: a process ended, which no file may name
 
 
 def outcome_of(snap: Snapshot, errors: Sequence[Finding]) -> Outcome:
@@ -29,6 +30,8 @@ def outcome_of(snap: Snapshot, errors: Sequence[Finding]) -> Outcome:
         return "interrupted"
     if errors and errors[0].code in _WAITS:
         return "hang"
+    if errors and outcome == "hang" and not errors[0].type.mismatch:
+        return "crash" if errors[0].code in _ENDS or not errors[0].waiting else "hang"
     if outcome == "divergence":  # no rank is known to have continued
         return "hang" if errors[0].waiting else "crash"
     return outcome

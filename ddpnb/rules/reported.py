@@ -162,7 +162,7 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]
     notes += _one_process(recording) if not errors else []
     absent = [rank for rank, record in recording.ranks.items() if not record.mentioned]
-    if not report.world_size_known:
+    if not report.world_size_known and recording.world_size:
         notes.append(f"The number of ranks: it is at least {recording.world_size}.")
     if absent and not report.lines:  # else the answer to post says it
         notes.append(

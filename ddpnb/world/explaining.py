@@ -47,7 +47,9 @@ def of_log(path: str) -> Explanation:
         return explanation.of_text(explanation.read_log(path))
     errors = diagnose(recording).errors
     if not errors:
-        return explanation.of_text(explanation.read_log(path))
+        found = explanation.of_text(explanation.read_log(path))
+        outside = recording.report.outside if recording.report is not None else ""
+        return found if found or not outside else Explanation(note=f"{outside}; no rank is known to have failed.")
     return explanation.of_findings(errors, " ".join(unread(recording)))
 
 

@@ -33,6 +33,14 @@ def test_the_table_of_torchrun():
         assert of(Identity, facts)[0] == Identity(Speaker(0, 25, "node1.cluster"))
 
 
+@pytest.mark.parametrize(
+    "behind", ["All distributed processes registered. Starting with 3 processes", "Epoch 0:   7%|7  | 88/1250"]
+)
+def test_processes_of_lightning_that_have_met_are_not_missing(behind):
+    waits = "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/3\n"
+    assert of(Message, read(launchers, waits)) and not read(launchers, waits + behind)
+
+
 def test_the_table_of_old_versions_has_no_columns():
     (ended,) = of(Ended, read(launchers, table(root=row(0, 3, -9, 27, pad=False))))
     assert (ended.speaker, ended.ending.code, ended.root) == (Speaker(3, 27, "node1.cluster"), -9, True)

@@ -39,11 +39,26 @@ from ddpnb.reports.facts import NOBODY, Speaker
         ("ValueError: boom", "ValueError: boom", NOBODY),
         ("[rank3]: 12: boom", "12: boom", Speaker(3)),
         ("bo\x07om", "boom", NOBODY),
+        ("[2026-03-09 00:57:15 TP4] boom", "boom", Speaker(4)),
+        ("[2026-03-09 00:57:15 TP4 EP4] boom", "boom", Speaker(4)),
+        ("[2026-03-09 00:57:15 DP1 TP4] boom", "[2026-03-09 00:57:15 DP1 TP4] boom", NOBODY),
+        ("(Worker_TP1 pid=41) boom", "boom", Speaker(1, 41)),
+        ("(Worker_TP1_EP1 pid=41) boom", "boom", Speaker(1, 41)),
+        ("(Worker_DP0_TP1 pid=41) boom", "boom", Speaker(None, 41)),
     ],
 )
 def test_prefixes_of_launchers_say_who_speaks(line, text, speaker):
     log = logs.read("x.log", line)
     assert (log.text, log.speaker_at(0)) == (text, speaker)
+
+
+def test_the_local_rank_of_a_second_node_is_no_rank():
+    lines = ["[default1]:[rank5]: raised", "[default1]:after it", "[default0]:[rank4]: step", "[default2]:step"]
+    log = logs.read("x.log", "\n".join(lines))
+    assert log.text.split("\n") == ["raised", "after it", "step", "step"]
+    assert [speaker.rank for speaker in log.speakers] == [5, 5, 4, None]
+    both = logs.read("x.log", "\n".join([*lines, "[default1]:[rank1]: of the first node"]))
+    assert [speaker.rank for speaker in both.speakers] == [5, None, 4, None, 1]
 
 
 def test_a_date_is_taken_off_where_all_lines_have_it():

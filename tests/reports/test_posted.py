@@ -44,6 +44,20 @@ def test_a_likely_verdict_says_so_and_points_into_the_log(name):
         assert found.answer.startswith(one.summary) and "Please attach" in found.answer
 
 
+@pytest.mark.parametrize(
+    ("name", "sentence", "line"),
+    [("vllm_worker_memory.txt", "This process's tensors", 5), ("ray_node_memory.txt", "The log says it", 8)],
+)
+def test_a_sentence_points_at_the_line_that_says_it(name, sentence, line):
+    (first, *_) = diagnose(load(FOLDER / name)).errors
+    assert any(one.startswith(sentence) and f"[{name}:{line}: " in one for one in first.evidence)
+
+
+def test_a_rank_that_only_the_launcher_names_occurs():
+    (first, *_) = diagnose(load(FOLDER / "slurm_task_not_in_barrier.txt")).errors
+    assert any(one.startswith("Rank 0 occurs in these files, but no call") for one in first.evidence)
+
+
 def answer(name, text):
     """The first error: its code, the ranks at fault, and whether it is certain."""
     found = formats.facts_of(with_origin(logs.read(name, text), text))

@@ -9,6 +9,7 @@ from typing import TypeGuard
 
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
+from ddpnb.recording.facts.endings import is_stale_store
 from ddpnb.recording.facts.stack_calls import call_in
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.stacks import Stack
@@ -85,7 +86,7 @@ def _while_waiting(record: RankRecord, failed: bool, interrupted: bool, waited: 
     if stopped_by_signal(ending) and (failed or record.stacks):
         return replace(record, ending=None)
     if ending.how == "raised" and waited.search(ending.message[:20_000]) and call_in(_traceback(ending)):
-        return record if record.calls else _as_shown(record, ending, "idle")
+        return record if record.calls or is_stale_store(ending) else _as_shown(record, ending, "idle")
     return record
 
 

@@ -10,6 +10,7 @@ from ddpnb.recording.ending import Ending
 from ddpnb.recording.events.runs import ExceptionHandled
 from ddpnb.recording.events.startup import DestroyProcessGroup, InitProcessGroup, NewGroup
 from ddpnb.recording.messages.errors import is_consequence_text
+from ddpnb.recording.messages.explain import explain
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.source.branches import handler_at
 
@@ -48,9 +49,9 @@ def is_consequence(record: RankRecord) -> bool:
         and not re.search(r"gloo|nccl", ending.message, re.IGNORECASE)
     ):
         # Raised by the user's own statement, or by torch's C++ called straight from it.
-        return ending.exception in _NETWORK_ERRORS and "EADDRINUSE" not in ending.message
+        return ending.exception in _NETWORK_ERRORS and not is_stale_store(ending)
     if ending.exception in _NETWORK_ERRORS:
-        return is_consequence_text(ending.message) and "EADDRINUSE" not in ending.message
+        return is_consequence_text(ending.message) and not is_stale_store(ending)
     lost = is_consequence_text(ending.message, certain=True)
     if record.reported and not ending.exception and (lost or _BARRIER_LOST in ending.message):
         return True  # in words of the backend, outside of any exception
@@ -62,6 +63,12 @@ def is_consequence(record: RankRecord) -> bool:
     # DDP waits in C++: its calls are left in flight when the wait fails.
     in_collective = bool(record.in_flight) or (last is not None and last.state.name in ("FAILED", "REFUSED"))
     return (in_collective or at_start) and is_consequence_text(ending.message)
+
+
+def is_stale_store(ending: Ending) -> bool:
+    """Whether a rank met what another run left: a port that is in use, a store in which more processes joined than it has ranks."""
+    known = explain(ending.message, ending.exception)
+    return known is not None and known.code == "DDP105"
 
 
 def is_fence_stop(ending: Ending | None) -> bool:

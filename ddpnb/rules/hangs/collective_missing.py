@@ -340,7 +340,8 @@ def _before(recording: Recording, rank: int, own: Call, lost: Call | None) -> st
 
 
 def _unseen(recording: Recording, ranks: Sequence[int]) -> list[str]:
-    present = set(recording.report.present) if recording.report is not None else set[int]()
+    report = recording.report
+    present = {*report.present, *(rank for line in report.lines for rank in line.ranks)} if report else set[int]()
     mentioned = present | {rank for rank in ranks if rank in recording.ranks and recording.ranks[rank].mentioned}
     found = [
         say("{who} [occurs|occur] {how}.", some, how=how)

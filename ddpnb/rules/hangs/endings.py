@@ -15,7 +15,9 @@ from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.facts.standings import last_site
 from ddpnb.recording.facts.stops import Awaited, Stop, failures
 from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.recording.messages.explain import explain
 from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.rules.hangs.startup import WORLD_INCOMPLETE
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import ERROR, Draft, after_verb, each, family, refine, say, title, waited_for
 from ddpnb.texts import shortened
@@ -165,7 +167,7 @@ def _unnamed_exceptions(recording: Recording) -> list[str]:
 def lost_a_peer(recording: Recording, waiting: Sequence[int]) -> Draft:
     """Ranks lost their connection to another rank, of which the report does not say which, or why it ended."""
     said = {rank: ending for rank in waiting if (ending := recording.ranks[rank].ending) is not None}
-    return Draft(
+    lost = Draft(
         f"{phrases.ranks(waiting, True)} lost the connection to another rank: that one ended, or the network between "
         "them failed.",
         remedy=LOOK_AT_FIRST,
@@ -176,6 +178,11 @@ def lost_a_peer(recording: Recording, waiting: Sequence[int]) -> Draft:
         kind=RANK_DEAD,
         certainty="likely",
     )
+    known = [explain(one.message, one.exception, frames=one.frames, traceback=one.traceback) for one in said.values()]
+    never = next((one for one in known if one is not None and one.code == WORLD_INCOMPLETE.code), None)
+    if never is None or None in known:
+        return lost
+    return replace(lost, summary=never.summary, remedy=never.remedy, kind=WORLD_INCOMPLETE)
 
 
 def _handled_before(recording: Recording) -> list[str]:

@@ -114,7 +114,8 @@ def unnamed_call(snap: Snapshot) -> Iterable[Draft]:
     ranks = tuple(rank for rank, record in snap.ranks.items() if record.lost == "call")
     if ranks:
         yield Draft(
-            f"An operation of the backend timed out or failed on {phrases.ranks(ranks)}: these files do not show which.",
+            f"An operation of the backend timed out or failed on {phrases.ranks(ranks)}, or a watchdog saw no progress: these files do "
+            "not show in which call.",
             remedy=f"Look for the line above in which the watchdog names it (WorkNCCL(SeqNum=..., OpType=...)). {_COLLECT}",
             waiting=ranks,
             certainty="likely",
