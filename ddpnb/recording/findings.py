@@ -218,6 +218,7 @@ class Diagnosis:
     not change it. ``exit_codes``: rank -> exit status, None if it has not ended. ``timing``: seconds. ``notes``: what
     cannot be known, with what to collect next. ``reported``: it is that of logs and dumps. ``order``: the
     events that the logs show, with file and line. ``answer``: a paragraph to post as an answer where the logs were posted.
+    ``outside``: who ended the job, where no rank did.
 
     Example:
         >>> [finding.code for finding in run.diagnosis.findings]
@@ -234,6 +235,7 @@ class Diagnosis:
     reported: bool = False
     order: tuple[str, ...] = ()
     answer: str = ""
+    outside: str = ""
 
     @property
     def errors(self) -> tuple[Finding, ...]:

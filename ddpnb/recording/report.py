@@ -57,7 +57,7 @@ class Report:
         messages: errors of ranks that are not known.
         endings: how processes ended, or what they raised, whose ranks are not known.
         unknown: what cannot be known from these files, with what to collect next.
-        lines: of the logs, those that say something, in their order.
+        lines: of the logs, those that say something.
         outside: who ended the job, where no rank did: a sentence.
         excerpt: why these files are a part of what the ranks wrote, so that the absence of a rank says nothing; empty: they
             are not known to be one.
@@ -66,6 +66,8 @@ class Report:
         cut: whether a log ends within the line that was read last.
         statuses: the exit statuses of ranks whose end follows from another one.
         present: ranks that a file names, whatever it says of them.
+        unordered: ranks that failed, of which the files do not show which was the first: their clocks are not known to agree.
+        in_time: whether ``lines`` are in the order of time; else they are by file.
     """
 
     sources: tuple[Source, ...] = ()
@@ -83,3 +85,5 @@ class Report:
     cut: bool = False
     present: tuple[int, ...] = ()
     statuses: tuple[tuple[int, int], ...] = ()
+    unordered: tuple[int, ...] = ()
+    in_time: bool = True

@@ -33,7 +33,6 @@ _CERTAINTY = {
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
-ENDED_OUTSIDE = "What the ranks would have done: "
 _SET_UP = "DDP1"  # codes of the environment and the start
 _FINDINGS = 16  # written out in full
 _FILES = 3  # whose lines are shown beside where the ranks part
@@ -183,8 +182,8 @@ def outcome_line(diagnosis: Diagnosis) -> str:
     if diagnosis.reported and diagnosis.outcome == "ok":
         return "no problem is visible in these files"
     if diagnosis.reported and diagnosis.outcome == "interrupted":
-        ended = next((note for note in diagnosis.notes if note.startswith(ENDED_OUTSIDE)), "")
-        return f"interrupted: {ended.removeprefix(ENDED_OUTSIDE)}" if ended else "failed: these files do not show why"
+        ended = f"interrupted: {diagnosis.outside}; no rank is known to have failed."
+        return ended if diagnosis.outside else "failed: these files do not show why"
     if not diagnosis.settled and diagnosis.outcome == "ok":
         shown = [finding for finding in diagnosis.findings if not finding.withdrawn and finding.severity != "note"]
         if any(finding.unproven for finding in shown):

@@ -5,7 +5,8 @@
 3. What follows: ends by a launcher (SIGTERM, and SIGKILL after its grace time), exceptions and ends after a time-out, exceptions
    after which the process continued, earlier attempts, and what somebody outside ended.
 
-Facts of one log are compared by their lines, rows of one launcher's tables by their times: they are not in the order of time.
+Facts of one log are compared by their lines, rows of one launcher's tables by their times: they are not in the order of time. Those of
+several files are compared by their clocks (``clocks.py``); where these are not known to agree, it is said that the order is not known.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ from ddpnb.recording.recording import RankRecord
 from ddpnb.recording.report import LogLine
 from ddpnb.recording.stacks import Stack
 from ddpnb.reports import facts as reported
+from ddpnb.reports.clocks import Clocks, earlier_attempts
 
 RankOf = Callable[[reported.Fact], "int | None"]
 _GRACE_S = 25.0  # after the first failure: torchrun waits 30 s between SIGTERM and SIGKILL
 _ASKED = (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
 _MOST_LINES = 400
+_ALL = 1 << 62  # lines
+_KINDS, _ALIKE, _MOST_FILES = 24, 8, 64  # of failures that are compared, ranks of one kind, files
 
 _LATER_S = 5.0  # after the first failure: the connections to that rank are lost at once
 
@@ -51,6 +55,8 @@ class Weighed:
         confirmed: ranks whose failure a launcher lists first, or after which others lost their connection.
         statuses: of ranks whose end follows from another one: their exit statuses.
         launcher_ended: a launcher, a scheduler or a person ended processes.
+        unordered: ranks that failed, of which these files do not show which was the first.
+        in_time: whether the lines are in the order of time; else by file.
     """
 
     facts: list[reported.Fact] = field(default_factory=list[reported.Fact])
@@ -59,22 +65,25 @@ class Weighed:
     confirmed: set[int] = field(default_factory=set[int])
     launcher_ended: bool = False
     statuses: dict[int, int] = field(default_factory=dict[int, int])
+    unordered: tuple[int, ...] = ()
+    in_time: bool = True
 
 
-def weigh(facts: Sequence[reported.Fact], rank_of: RankOf) -> Weighed:
+def weigh(facts: Sequence[reported.Fact], rank_of: RankOf, clocks: Clocks) -> Weighed:
     """Put the facts of a job in the order of evidence.
 
     Args:
         facts: of all files.
         rank_of: the global rank that a fact is about, None where it is not known.
+        clocks: of the files.
 
     Returns:
         The facts without those ends that follow from others.
     """
     found = Weighed()
     since = _last_starts(facts)
-    waits = _Waits(facts, rank_of, since)
-    first_s = min((fact.clock_s for fact in _ends(facts) if fact.clock_s and not _is_asked(fact)), default=0.0)
+    waits = _Waits(facts, rank_of, since, clocks)
+    tables = _Tables(facts, clocks)
     outside = next((fact for fact in facts if isinstance(fact, reported.EndedOutside)), None)
     listed = {rank_of(fact) for fact in _ends(facts) if (fact.table or fact.root) and not _is_asked(fact)}
     for fact in facts:
@@ -82,7 +91,7 @@ def weigh(facts: Sequence[reported.Fact], rank_of: RankOf) -> Weighed:
         failed = rank in listed if rank is not None else bool(listed or waits.first)
         why = _EARLIER if _is_earlier(fact, since) else ""
         if isinstance(fact, reported.Ended) and not why:
-            why = _why(fact, rank, waits, first_s, outside, failed=failed)
+            why = _why(fact, rank, waits, tables.after_first_s(fact), outside, failed=failed)
         found.launcher_ended |= isinstance(fact, reported.Ended) and why in (_BY_LAUNCHER, _OUTSIDE)
         if (line := getattr(fact, "at", None)) is not None:
             found.lines.append(replace(line, about=_about(fact), ranks=() if rank is None else (rank,), why=why))
@@ -92,10 +101,11 @@ def weigh(facts: Sequence[reported.Fact], rank_of: RankOf) -> Weighed:
             found.facts.append(fact)
         elif rank is not None and isinstance(fact, reported.Ended) and why != _EARLIER and fact.ending.how != "raised":
             found.statuses[rank] = fact.ending.code
-    found.confirmed = _confirmed(found.facts, rank_of)
+    found.facts, behind, found.unordered = _ordered(found.facts, rank_of, clocks)
+    found.confirmed = _confirmed(found.facts, rank_of, clocks) - behind - {*found.unordered}
     if outside is not None:
         found.outside = outside.who
-    found.lines = _shown(found.lines)
+    found.lines, found.in_time = _shown(found.lines, clocks)
     return found
 
 
@@ -103,37 +113,42 @@ def _why(
     fact: reported.Ended,
     rank: int | None,
     waits: _Waits,
-    first_s: float,
+    after_s: float,
     outside: reported.EndedOutside | None,
     *,
     failed: bool,
 ) -> str:
-    """Why the end of a process is no cause; empty where it may be one."""
+    """Why the end of a process is no cause; empty where it may be one. ``after_s``: the first failure of its launcher's table."""
     ending = fact.ending
     if _is_asked(fact):
         return _OUTSIDE if outside is not None else _BY_LAUNCHER
-    if fact.table and ending.code == -signal.SIGKILL and first_s and fact.clock_s >= first_s + _GRACE_S:
+    if fact.table and ending.code == -signal.SIGKILL and after_s >= _GRACE_S:
         return _BY_LAUNCHER
     if rank is not None and rank in waits.ranks and (waits.somebody_missing or not waits.is_before(fact, rank)):
         return _WAITED
     if rank in waits.alive and waits.is_after(fact) and not _has_own_cause(fact):
         return _AFTER
-    if fact.table and ending.how == "exited" and first_s and fact.clock_s > first_s + _LATER_S:
+    if fact.table and ending.how == "exited" and after_s > _LATER_S:
         return _LATER
     if fact.continued and not failed and not (rank is None and _is_known(fact.ending)):
         return _CONTINUED
     if ending.exception == "KeyboardInterrupt" and not waits.interrupted:
         return _OUTSIDE
-    if outside is not None and outside.certain and not _has_own_cause(fact) and _comes_after(fact, outside):
+    if (
+        outside is not None
+        and outside.certain
+        and not _has_own_cause(fact)
+        and _comes_after(fact, outside, waits.clocks)
+    ):
         return "" if _is_of_next_start(fact.ending) else _OUTSIDE
     return ""
 
 
-def _comes_after(fact: reported.Ended, outside: reported.EndedOutside) -> bool:
-    """Whether an end is behind the line of the log that says that somebody ended the job; a signal may also be before it."""
+def _comes_after(fact: reported.Ended, outside: reported.EndedOutside, clocks: Clocks) -> bool:
+    """Whether an end is after the line of a log that says that somebody ended the job; a signal may also be before it."""
     if fact.ending.how != "raised" and fact.ending.code == -signal.SIGKILL:
         return True
-    return fact.at is not None and outside.at is not None and _is_before(outside.at, fact.at)
+    return clocks.before(outside.at, fact.at) is True
 
 
 def _is_asked(fact: reported.Ended) -> bool:
@@ -169,9 +184,10 @@ class _Waits:
         interrupted: Ctrl-C ended ranks that waited: their tracebacks are their stacks.
     """
 
-    def __init__(self, facts: Sequence[reported.Fact], rank_of: RankOf, since: dict[str, int]) -> None:
+    def __init__(self, facts: Sequence[reported.Fact], rank_of: RankOf, since: dict[str, int], clocks: Clocks) -> None:
+        self.clocks = clocks
         self.ranks: dict[int, LogLine | None] = {}
-        self.first: dict[str, int] = {}
+        self.first: dict[str, LogLine] = {}
         self.interrupted = False
         behind: set[int] = set()
         for fact in facts:
@@ -183,7 +199,7 @@ class _Waits:
                 if rank is not None:
                     self.ranks.setdefault(rank, at)
                 if at is not None:
-                    self.first[at.path] = min(self.first.get(at.path, at.number), at.number)
+                    self.first[at.path] = min(self.first.get(at.path, at), at, key=lambda line: line.number)
             elif isinstance(fact, reported.Progress) and rank is not None:
                 behind.add(rank)
             elif isinstance(fact, reported.Ended) and fact.ending.exception == "KeyboardInterrupt":
@@ -193,18 +209,80 @@ class _Waits:
         self.interrupted |= bool(self.ranks)
 
     def is_after(self, fact: reported.Ended) -> bool:
-        """Whether an end is behind the first time-out of its log."""
-        return fact.at is not None and fact.at.number > self.first.get(fact.at.path, fact.at.number)
+        """Whether an end is after a time-out."""
+        own = self.first.get(fact.at.path) if fact.at is not None else None
+        lines = [own] if own is not None else list(self.first.values())[:_MOST_FILES]
+        return any(self.clocks.before(line, fact.at) is True for line in lines)
 
     def is_before(self, fact: reported.Ended, rank: int) -> bool:
         """Whether an exception of a rank is before its own time-out, which may follow from it."""
-        own = self.ranks[rank]
         raised = fact.ending.how == "raised" and not fact.continued
-        return raised and fact.at is not None and own is not None and _is_before(fact.at, own)
+        return raised and self.clocks.before(fact.at, self.ranks[rank]) is True
 
 
-def _is_before(line: LogLine, other: LogLine) -> bool:
-    return line.path == other.path and line.number < other.number
+class _Tables:
+    """The times of torchrun's tables: those of one clock are compared."""
+
+    def __init__(self, facts: Sequence[reported.Fact], clocks: Clocks) -> None:
+        self._clocks = clocks
+        self._first: dict[str, float] = {}
+        for fact in _ends(facts):
+            if fact.clock_s and fact.at is not None and not _is_asked(fact):
+                scale, at_s = clocks.of_table(fact.at.path, fact.clock_s)
+                self._first[scale] = min(self._first.get(scale, at_s), at_s)
+
+    def after_first_s(self, fact: reported.Ended) -> float:
+        """How long after the first failure of a table it is; 0: not known."""
+        if not fact.clock_s or fact.at is None:
+            return 0.0
+        scale, at_s = self._clocks.of_table(fact.at.path, fact.clock_s)
+        return at_s - self._first.get(scale, at_s)
+
+
+def _ordered(
+    facts: Sequence[reported.Fact], rank_of: RankOf, clocks: Clocks
+) -> tuple[list[reported.Fact], set[int], tuple[int, ...]]:
+    """The facts with the order of failures; the ranks that failed after others; and those of which it is not known which was first."""
+    kinds: dict[int, object] = {}
+    groups: dict[object, dict[int, list[reported.Ended]]] = {}
+    for fact in _ends(facts):
+        rank = rank_of(fact)
+        if rank is not None and not fact.ending.well and not _is_lost(fact):
+            kind = kinds.setdefault(rank, _kind(fact, rank))
+            groups.setdefault(kind, {}).setdefault(rank, []).append(fact)
+    some = [
+        [fact for ends in list(ranks.values())[:_ALIKE] for fact in ends] for ranks in list(groups.values())[:_KINDS]
+    ]
+    before = [sum(_precedes(other, one, clocks) for other in some if other is not one) for one in some]
+    place = {rank: count for ranks, count in zip(groups.values(), before, strict=False) for rank in ranks}
+    first = [ends for ends, count in zip(some, before, strict=False) if not count]
+    paths = [{fact.at.path for fact in ends if fact.at is not None} for ends in first]
+    apart = len(first) > 1 and not frozenset.intersection(*map(frozenset, paths))
+    behind = {rank for rank, count in place.items() if count}
+    later = [
+        replace(fact, ending=replace(fact.ending, at_ns=1 + place[rank]))
+        if isinstance(fact, reported.Ended) and (rank := rank_of(fact)) in behind and rank is not None
+        else fact
+        for fact in facts
+    ]
+    return later, behind, tuple(sorted(place.keys() - behind)) if apart else ()
+
+
+def _kind(fact: reported.Ended, rank: int) -> object:
+    """What ranks that fail alike have alike; of an exit status alone it is not known."""
+    ending = fact.ending
+    frame = ending.innermost_user
+    return (ending.exception, frame and frame.site) if ending.how == "raised" else rank
+
+
+def _precedes(ends: Sequence[reported.Ended], others: Sequence[reported.Ended], clocks: Clocks) -> bool:
+    """Whether one of some ends is known to be before all of the others that can be compared."""
+    known = [[clocks.ended_before(one, other) for other in others] for one in ends]
+    return any(True in row and False not in row for row in known)
+
+
+def _is_lost(fact: reported.Ended) -> bool:
+    return is_consequence(RankRecord(0, ending=fact.ending, reported=True))
 
 
 def _is_time_out(fact: reported.Fact) -> bool:
@@ -224,7 +302,12 @@ def _last_starts(facts: Sequence[reported.Fact]) -> dict[str, int]:
         if isinstance(fact, reported.Restarted) and fact.at is not None:
             starts[fact.at.path] = max(starts.get(fact.at.path, 0), fact.at.number)
     lines = [at for fact in facts if _tells(fact) and (at := getattr(fact, "at", None)) is not None]
-    return {path: start for path, start in starts.items() if any(at.path == path and at.number > start for at in lines)}
+    starts |= dict.fromkeys(earlier_attempts({at.path for at in lines}), _ALL)
+    return {
+        path: start
+        for path, start in starts.items()
+        if start == _ALL or any(at.path == path and at.number > start for at in lines)
+    }
 
 
 def _tells(fact: reported.Fact) -> bool:
@@ -236,7 +319,7 @@ def _is_earlier(fact: reported.Fact, since: dict[str, int]) -> bool:
     return at is not None and at.number < since.get(at.path, 0)
 
 
-def _confirmed(facts: Sequence[reported.Fact], rank_of: RankOf) -> set[int]:
+def _confirmed(facts: Sequence[reported.Fact], rank_of: RankOf, clocks: Clocks) -> set[int]:
     """Ranks of which more than a traceback says that they failed first."""
     ends = [(rank, fact) for fact in _ends(facts) if (rank := rank_of(fact)) is not None]
     # Of an exit status alone another node's table may show an earlier one.
@@ -246,14 +329,11 @@ def _confirmed(facts: Sequence[reported.Fact], rank_of: RankOf) -> set[int]:
         for rank, fact in ends
         if _has_own_cause(fact) or (fact.root and (fact.ending.how == "died" or rank in with_traceback))
     }
-    lost = [fact for _, fact in ends if is_consequence(RankRecord(0, ending=fact.ending, reported=True))]
+    lost = [fact for _, fact in ends if _is_lost(fact)]
     raised = {rank: fact for rank, fact in ends if fact.ending.how == "raised" and fact.last and fact not in lost}
-    return listed | {rank for rank, fact in raised.items() if any(not _is_later(fact, other) for other in lost)}
-
-
-def _is_later(fact: reported.Ended, other: reported.Ended) -> bool:
-    """Whether the same log shows another end before this one."""
-    return fact.at is not None and other.at is not None and _is_before(other.at, fact.at)
+    return listed | {
+        rank for rank, fact in raised.items() if any(not clocks.before(other.at, fact.at) for other in lost)
+    }
 
 
 def _about(fact: reported.Fact) -> str:
@@ -266,9 +346,10 @@ def _about(fact: reported.Fact) -> str:
     return kinds.get(type(fact), "message")
 
 
-def _shown(lines: Sequence[LogLine]) -> list[LogLine]:
-    """The lines in their order, each once, the first of each file of very many."""
+def _shown(lines: Sequence[LogLine], clocks: Clocks) -> tuple[list[LogLine], bool]:
+    """The lines in their order, each once, the first of very many; and whether it is the order of time."""
+    ordered, in_time = clocks.in_order(lines)
     found: dict[tuple[str, int, str, tuple[int, ...]], LogLine] = {}
-    for line in sorted(lines, key=lambda line: (line.path, line.number)):
+    for line in ordered:
         found.setdefault((line.path, line.number, line.about, line.ranks), line)
-    return list(found.values())[:_MOST_LINES]
+    return list(found.values())[:_MOST_LINES], in_time

@@ -14,6 +14,7 @@ from ddpnb.recording.names import one_line
 from ddpnb.recording.report import LogLine
 from ddpnb.recording.secrets import Secrets
 from ddpnb.recording.stacks import Stack
+from ddpnb.reports.times import NO_TIMES, Times
 from ddpnb.texts import shortened
 
 
@@ -42,12 +43,14 @@ class Origin:
         whole: it ends with the end of a line.
         excerpt: how it is seen that it is a part of what the ranks wrote.
         inferred: its name says who wrote it, in words that also name nodes.
+        raw: its text, with all prefixes, and the number of the first line of that.
     """
 
     numbers: Sequence[int] = ()
     whole: bool = True
     excerpt: str = ""
     inferred: bool = False
+    raw: tuple[str, int] = ("", 1)
 
     def quoted(self, path: str, line: int, words: str) -> LogLine:
         """A line by its place, with these of its words."""
@@ -285,12 +288,14 @@ class Extent:
         excerpt: why it is a part, so that the absence of a rank says nothing; empty: it is not known to be one.
         cut: it ends within a line.
         inferred: its name alone says which rank wrote it, in words that also name nodes (``worker-1.log``).
+        times: when its lines were written.
     """
 
     ranks: frozenset[int] = frozenset()
     excerpt: str = ""
     cut: bool = False
     inferred: bool = False
+    times: Times = field(default=NO_TIMES, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from ddpnb.reports import (
 )
 from ddpnb.reports.facts import NOBODY, Ended, Extent, Fact, Found, Identity, Message
 from ddpnb.reports.logs import Log
+from ddpnb.reports.times import times_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,11 @@ def _extent(log: Log, facts: Sequence[Fact]) -> Extent:
     cut = not log.origin.whole and any(
         (at := getattr(fact, "at", None)) is not None and at.number == last for fact in facts
     )
-    return Extent(frozenset(ranks), log.origin.excerpt, cut, log.origin.inferred)
+    ends_first = sorted(facts, key=lambda fact: not isinstance(fact, Ended))
+    lines = (at for fact in ends_first if (at := getattr(fact, "at", None)) is not None)
+    return Extent(
+        frozenset(ranks), log.origin.excerpt, cut, log.origin.inferred, times_of(*log.origin.raw, dict.fromkeys(lines))
+    )
 
 
 def _with_ranks(found: Sequence[tuple[str, Fact]]) -> list[tuple[str, Fact]]:

@@ -116,7 +116,7 @@ def read(path: str, raw: str) -> Log:
     """
     text = raw
     if "\r" in raw:
-        text = (_BAR.sub("", raw) if "%|" in raw else raw).replace("\r\n", "\n").replace("\r", "\n")
+        text = without_bars(raw).replace("\r\n", "\n").replace("\r", "\n")
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     text = _with_global_ranks(records.lines_of(pasted.without_markup(text)))
@@ -133,6 +133,11 @@ def read(path: str, raw: str) -> Log:
     if of_path is not None and {one.rank for one in set(log.speakers)} <= {None, of_path}:
         log.speakers[:] = [speaker(of_path, one.pid, one.host) for one in log.speakers]
     return log
+
+
+def without_bars(raw: str) -> str:
+    """A text without progress bars that a later one was written over."""
+    return _BAR.sub("", raw) if "%|" in raw and "\r" in raw else raw
 
 
 def _joined(path: str, lines: list[str], speakers: list[Speaker]) -> Log:

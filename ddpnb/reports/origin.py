@@ -11,7 +11,6 @@ from ddpnb.reports.facts import Origin
 from ddpnb.reports.logs import Log, rank_of_path
 
 IN_THE_END = 1_000_000_000  # as the number of the first line of the end of a large file: its own is not known
-_ENDS = re.compile(r"\r?\n|\r")
 _MASTER = re.compile(r"(?:^|[^A-Za-z])(?:master|chief|launcher|head)[ _.=-]?0(?:\.[^/\\]{0,20})?$", re.IGNORECASE)
 _WORKER = re.compile(
     r"(?:^|[^A-Za-z])(?:worker|node|pod|host|replica)[ _.=-]?\d{1,6}(?:[.][^/\\]{0,20}|[/\\]std[^/\\]{0,20})?$",
@@ -34,7 +33,7 @@ def with_origin(log: Log, raw: str, paths: Sequence[str] = (), first: int = 1) -
     speakers = log.speakers
     if named != rank and {speaker.rank for speaker in set(speakers)} <= {None, named}:
         speakers = [replace(speaker, rank=rank) for speaker in speakers]
-    origin = Origin(_numbers(raw, len(log.starts), first), raw.endswith("\n"), excerpt(raw), inferred)
+    origin = Origin(_numbers(raw, len(log.starts), first), raw.endswith("\n"), excerpt(raw), inferred, (raw, first))
     return replace(log, speakers=speakers, origin=origin)
 
 
@@ -50,13 +49,13 @@ def owner(path: str, paths: Sequence[str], text: str) -> tuple[int | None, bool]
         >>> owner("job-worker-0.log", ["job-master-0.log", "job-worker-0.log"], "")
         (1, True)
     """
-    masters = [one for one in paths if _MASTER.search(one[-1000:])]
-    if path in masters:
+    if path in paths and _MASTER.search(path[-1000:]):
         return (None if _has_several(text) else 0), True
     rank = rank_of_path(path)
     if rank is None or not _WORKER.search(path[-1000:]):
         return rank, False
-    return (None if _has_several(text) else rank + bool(masters)), True
+    masters = any(_MASTER.search(one[-1000:]) for one in paths)
+    return (None if _has_several(text) else rank + masters), True
 
 
 def _has_several(text: str) -> bool:
@@ -67,9 +66,11 @@ def _numbers(raw: str, lines: int, first: int) -> Sequence[int]:
     """The number of each of the last lines in the file: a progress bar may make several of one."""
     in_file = raw.count("\n") + 1
     if "\r" in raw and lines != in_file:
-        numbers = [first]
-        for end in _ENDS.findall(raw):
-            numbers.append(numbers[-1] + ("\n" in end))
+        numbers = [
+            number
+            for number, line in enumerate(raw.split("\n"), first)
+            for _ in range(1 + line.count("\r") - line.endswith("\r"))
+        ]
         return numbers[-lines:] if lines <= len(numbers) else ()
     last = first + in_file - 1
     return () if first == 1 and lines >= in_file else range(max(last - lines + 1, 1), last + 1)

@@ -20,6 +20,7 @@ _BEGINS = re.compile(
 _DIGIT = re.compile(r"\d")
 _ALIKE = 6  # characters
 _MOST_WRAPPED = 20_000  # lines
+_RANK = re.compile(r"[Rr](?:ank|ANK)[ _:=#-]{0,2}\d")
 _RANK_HEADING = re.compile(
     r"^(?P<mark>[ \t*#=>_:<\[(|`~-]{0,40})(?:(?:logs?|output|std(?:out|err)|stack|trace(?:back)?)(?: of| for| from)? )?"
     r"(?:global[ _-])?rank[ _:=#-]{0,2}(?P<rank>\d{1,6})(?:['\u2019]s)?(?: (?:logs?|output|std(?:out|err)|stack|trace(?:back)?))?"
@@ -135,10 +136,10 @@ def headings(text: str, rank_of_path: Callable[[str], int | None]) -> list[tuple
     There are none where a rank has two, or nothing below its heading: then they are what ranks print.
     """
     found: list[tuple[int, int, int | None]] = []
-    if "ank" in text or "ANK" in text:
-        for match in _RANK_HEADING.finditer(text):
-            if match["mark"].strip() or ":" in match["end"]:
-                found.append((match.start(), match.end(), int(match["rank"])))
+    for word in _RANK.finditer(text):
+        match = _RANK_HEADING.match(text, text.rfind("\n", 0, word.start()) + 1)
+        if match is not None and (match["mark"].strip() or ":" in match["end"]):
+            found.append((match.start(), match.end(), int(match["rank"])))
     found += [(match.start(), match.end(), rank_of_path(match["path"])) for match in _FILE_HEADING.finditer(text)]
     found.sort()
     ranks = [rank for *_, rank in found if rank is not None]

@@ -44,7 +44,7 @@ _LAYER = re.compile(
     r"|\[\d{1,6},(?P<b>\d{1,6})\](?:<\w{1,10}>)?:?\s?"
     r"|\s{0,4}(?P<c>\d{1,5}):\s"
 )
-_TORCHRUN = re.compile(r"\[rank(\d{1,6})\]: ?(?![\s\[(>|\d])")  # without another layer
+_TORCHRUN = re.compile(r"\[rank(\d{1,6})\]: ?(?![\s\[(>|])(?!\d(?!\d{3}-\d\d-\d\d ))")  # without another layer
 _HOST = re.compile(r"(?P<host>[A-Za-z][\w.-]{0,63}\d[\w.-]{0,32}|(?:\d{1,3}\.){3}\d{1,3}):\s")
 _SERVICE = re.compile(r"(?P<host>[\w.-]{1,64})\s{1,40}\|\s")
 _DATED = re.compile(r"(?P<host>)(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d ")

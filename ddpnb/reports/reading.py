@@ -91,7 +91,7 @@ def _of_log(
     found: list[Found] = []
     for part in (beginning, middle.text, end):
         check()
-        text = encodings.decoded(part, encoding) if part else ""
+        text = logs.without_bars(encodings.decoded(part, encoding)) if part else ""
         log = with_origin(logs.read(file.path, text), text, names, 1 if part is beginning else IN_THE_END)
         found += formats.facts_of(log, check) if part else []
     if middle.left_out:

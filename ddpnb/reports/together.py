@@ -19,6 +19,7 @@ from ddpnb.recording.stacks import Stack
 from ddpnb.reports import evidence
 from ddpnb.reports import facts as reported
 from ddpnb.reports.calls import calls_of, with_agreed, with_waits
+from ddpnb.reports.clocks import Clocks
 from ddpnb.reports.facts import Speaker
 from ddpnb.reports.groups import Groups
 
@@ -76,7 +77,7 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     ranks: dict[int, _Rank] = defaultdict(_Rank)
     messages: list[str] = []
     endings: list[Ending] = []
-    weighed = evidence.weigh(every, groups.global_rank)
+    weighed = evidence.weigh(every, groups.global_rank, Clocks(found))
     for fact in weighed.facts:
         rank = groups.global_rank(fact)
         if rank is not None:
@@ -108,6 +109,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         any(one.extent.cut for one in found),
         tuple(sorted(present)),
         tuple(sorted(weighed.statuses.items())),
+        weighed.unordered,
+        weighed.in_time,
     )
     return Recording(size, records, host={"oom_kills": _kills(every), "oom_kills_before": 0}, report=report)
 

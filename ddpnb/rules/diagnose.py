@@ -93,6 +93,7 @@ def _diagnosis(snap: Snapshot) -> Diagnosis:
         notes=reported.open_questions(given, errors),
         reported=recording.report is not None,
         order=log_lines.order_of_events(given),
+        outside=given.report.outside if given.report is not None else "",
         answer=log_lines.answer(given, [finding for finding in findings if finding.severity == "error"]),
     )
 

@@ -28,6 +28,9 @@ _ABOUT = (
 _ANY = ("wait", "end", "message", "progress", "call")
 _EVENTS, _FEW, _QUOTE = 8, 4, 90
 _KEEPS = ("DDP318",)  # whose headline says what is not known, and names nobody
+_BY_FILE = "By file: it is not known which events of one file are before those of another."
+_RAISED = re.compile(r"\braised (\w{1,80})")
+_WORD = re.compile(r"[a-z]{3,40}")
 _NAMES = re.compile(r"(?:A|An|Another|Ranks?|The|No|One|Only|Samples|There|This)\b")
 
 
@@ -69,16 +72,27 @@ def _lines_of(report: Report, sentence: str, finding: Finding) -> list[LogLine]:
     own = [line for line in counted if ranks & set(line.ranks)] if ranks else []
     own = (
         own
-        or ([line for line in counted if set(finding.culprits) & set(line.ranks)] if not ranks else [])
+        or ([] if ranks else _closest(sentence, counted, finding))
         or [line for line in counted if not line.ranks and line.about in ("end", "message")]
         or ([line for line in counted if finding.concerned & set(line.ranks)] if not ranks else [])
     )
+    if (raised := _RAISED.search(sentence)) and (said := [line for line in own if raised[1] in line.words]):
+        own = said
     abouts = next((abouts for pattern, abouts in _ABOUT if pattern.search(sentence)), _ANY)
     for about in (*abouts, *_ANY):
         if found := [line for line in own if line.about == about]:
             first = {line.ranks: line for line in reversed(found)}  # one of each rank
             return sorted(first.values(), key=lambda line: (line.path, line.number))
     return []
+
+
+def _closest(sentence: str, lines: Sequence[LogLine], finding: Finding) -> list[LogLine]:
+    """The lines of those at fault; or what no rank wrote, if it has more words of the sentence."""
+    words = set(_WORD.findall(sentence.lower()))
+    own = [line for line in lines if set(finding.culprits) & set(line.ranks)]
+    alike = {len(words.intersection(_WORD.findall(line.words.lower()))): line for line in lines if not line.ranks}
+    most = max((len(words.intersection(_WORD.findall(line.words.lower()))) for line in own), default=0)
+    return [alike[max(alike)]] if own and alike and max(alike) > most else own
 
 
 def _ranks(sentence: str) -> set[int]:
@@ -115,6 +129,8 @@ def _what_is_inferred(report: Report, finding: Finding) -> str:
     who = phrases.ranks(finding.culprits)
     if report.cut:
         return "The log ends within a line: what follows may say something else."
+    if set(finding.culprits) & set(report.unordered):
+        return f"Another one may have failed first: {phrases.ranks(report.unordered)} failed in files whose clocks are not known to agree."
     if finding.culprits and finding.code == "DDP312":
         verb = phrases.verb(finding.culprits, "process", "processes")
         return f"No line confirms that this ended the {verb} of {who}, before anything else failed."
@@ -131,29 +147,33 @@ def _probably(finding: Finding) -> str:
 
 
 def order_of_events(recording: Recording) -> tuple[str, ...]:
-    """What the logs show, in the order of their lines: each with its place, who wrote it, and its words."""
+    """What the logs show, in the order of time, or by file: each with its place, who wrote it, and its words."""
     report = recording.report
     if report is None:
         return ()
     alike: dict[tuple[str, str, str], list[LogLine]] = {}
-    seen: set[tuple[str, int]] = set()
-    for line in sorted(report.lines, key=lambda line: (line.path, line.number, line.about == "message")):
-        if line.about != "call" and not (line.about == "message" and (line.path, line.number) in seen):
-            seen.add((line.path, line.number))
+    said = {(line.path, line.number) for line in report.lines if line.about not in ("call", "message")}
+    for line in report.lines:
+        if line.about != "call" and not (line.about == "message" and (line.path, line.number) in said):
             # One event of several ranks differs in numbers alone.
             words = re.sub(r"\d+", "#", line.words) if line.about != "end" else line.words.partition(":")[0]
             alike.setdefault((line.about, words, line.why), []).append(line)
-    events = [_event(lines) for lines in alike.values()]
+    alone = len({line.path for line in report.lines}) == 1
+    events = [_event(lines, alone=alone) for lines in alike.values()]
     if len(events) < 2:
         return ()
-    return tuple(events) if len(events) <= _EVENTS else (*events[: _EVENTS - 3], "...", *events[-2:])
+    shown = events if len(events) <= _EVENTS else [*events[: _EVENTS - 3], "...", *events[-2:]]
+    return (*([] if report.in_time else [_BY_FILE]), *shown)
 
 
-def _event(lines: Sequence[LogLine]) -> str:
+def _event(lines: Sequence[LogLine], *, alone: bool) -> str:
     ranks = sorted({rank for line in lines for rank in line.ranks})
     who = f"{phrases.ranks(ranks)}: " if ranks else ""
     why = f" ({lines[0].why})" if lines[0].why else ""
-    return f"{_short(lines[0])}: {who}{_quote(lines[0])}{why}"
+    place = _short(lines[0])
+    if alone:  # the file is named above
+        place = re.sub(r"^.*:(?=\d+$)", "line ", place)
+    return f"{place}: {who}{_quote(lines[0])}{why}"
 
 
 def answer(recording: Recording, errors: Sequence[Finding]) -> str:

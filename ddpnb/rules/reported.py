@@ -155,8 +155,11 @@ def open_questions(recording: Recording, errors: Sequence[Finding]) -> tuple[str
     if report is None:
         return ()
     notes = list(report.unknown)
-    if report.outside:
-        notes.append(f"What the ranks would have done: {report.outside}; no rank is known to have failed.")
+    if report.unordered:
+        notes.append(
+            f"Which of {phrases.ranks(report.unordered)} failed first: give logs whose lines state times and their zone "
+            "(kubectl logs --timestamps, docker logs -t), or the launcher's."
+        )
     if errors and interrupted_while_waiting(recording):
         notes.append("Whether the ranks would have continued: they were interrupted (KeyboardInterrupt).")
     notes += [f"The reason for this line: {shortened(text, 300)}" for text in report.messages if not explain_text(text)]

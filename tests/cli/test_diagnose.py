@@ -8,7 +8,7 @@ import pytest
 
 import ddpnb
 from ddpnb.cli import main
-from tests.reports.test_end_to_end import OLD_WATCHDOG, XID
+from tests.reports.reading import OLD_WATCHDOG, XID
 from tests.reports.told import progress, report
 
 

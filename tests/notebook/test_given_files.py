@@ -10,7 +10,7 @@ from ddpnb.errors import UsageError
 from ddpnb.notebook import given_files
 from ddpnb.notebook.given_files import GivenFiles
 from tests.notebook.waiting import until_done
-from tests.reports.test_end_to_end import OLD_WATCHDOG
+from tests.reports.reading import OLD_WATCHDOG
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from ddpnb.errors import UsageError
 from ddpnb.notebook import recorded
 from ddpnb.recording.recording import Recording
 from tests.notebook.waiting import LONG_S, Overtaken, until_done
-from tests.reports.test_end_to_end import OLD_WATCHDOG
+from tests.reports.reading import OLD_WATCHDOG
 from tests.studies.reenactment import programs
 from tests.studies.reenactment.programs import recording_of
 

@@ -120,9 +120,9 @@ def test_errors_without_a_traceback():
 
 def test_much_noise_takes_no_time():
     text = NOISE * 100_000 + "".join(trace("ValueError: bad", prefix="[rank1]: ")) * 500
-    start = time.monotonic()
+    start = time.process_time()
     assert of(Ended, read(exceptions, text))
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_message_may_name_the_rank():

@@ -63,9 +63,9 @@ def test_texts_without_a_format(text):
 
 def test_a_long_log_takes_a_few_seconds():
     text = "".join(f"[rank{rank}]: " + NOISE.replace("\n", f"\n[rank{rank}]: ") for rank in range(8)) * 4000
-    start = time.monotonic()
+    start = time.process_time()
     facts = every(text + "\n" + _SAMPLES)
-    assert time.monotonic() - start < 15
+    assert time.process_time() - start < 15
     assert facts
 
 

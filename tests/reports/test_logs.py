@@ -142,6 +142,6 @@ def test_the_text_of_a_line():
     "text", ["[" * 10_000_000, "\x1b[" * 3_000_000, "(" * 1_000_000 + "\n[rank", "1" * 5_000_000, "\r" * 1_000_000]
 )
 def test_hostile_texts_take_no_time(text):
-    start = time.monotonic()
+    start = time.process_time()
     logs.read("x.log", text)
-    assert time.monotonic() - start < 5
+    assert time.process_time() - start < 5

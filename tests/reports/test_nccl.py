@@ -165,13 +165,13 @@ def test_without_operations_it_says_what_to_set():
 
 
 def test_hostile_and_long_logs_take_no_time():
-    start = time.monotonic()
+    start = time.process_time()
     read(nccl, "NCCL INFO AllReduce: opCount " * 100_000 + "a.b-" * 500_000)
     text = "".join(init(rank, 4) for rank in range(4))
     text += "".join(call(rank, count) for count in range(20_000) for rank in range(4))
     facts = read(nccl, text)
     assert len(of(CallSeen, facts)) == 4 * 1024
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 # -- diagnostics (NCCL 2.31)

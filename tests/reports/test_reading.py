@@ -8,7 +8,7 @@ import pytest
 from ddpnb.errors import UsageError
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.world.loading import load
-from tests.reports.test_end_to_end import NCCL, OLD_WATCHDOG, PY_SPY, STORE
+from tests.reports.reading import NCCL, OLD_WATCHDOG, PY_SPY, STORE
 from tests.reports.told import report, waits
 
 

@@ -227,9 +227,9 @@ def test_the_answers_of_a_page():
     ],
 )
 def test_hostile_dumps_take_no_time(text):
-    start = time.monotonic()
+    start = time.process_time()
     every(text)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_part_of_a_dump_below_a_line_that_names_the_rank():

@@ -233,16 +233,16 @@ def test_what_a_watchdog_says_otherwise_is_no_call():
     ],
 )
 def test_hostile_lines_take_no_time(text):
-    start = time.monotonic()
+    start = time.process_time()
     read(watchdog, text)
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_many_ranks_take_no_time():
     text = "".join(timeout(rank, prefix=f"[rank{rank}]:[E x.cpp:1] ") for rank in range(4096)) * 2
-    start = time.monotonic()
+    start = time.process_time()
     assert len(of(CallSeen, read(watchdog, text))) == 4096
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 _GATHER = (

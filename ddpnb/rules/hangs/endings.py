@@ -114,7 +114,10 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         did = f"raised {ending.exception}"  # each with a message of its own: see the evidence
     others_wait = waited_for(ranks, waiting)
     failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
-    unsure = recording.report is not None and not set(ranks).isdisjoint(recording.report.unsure)
+    report = recording.report
+    unsure = report is not None and not set(ranks).isdisjoint(report.unsure)
+    # Of a report: another one failed before, or it is not known which was the first.
+    followed = report is None or not (set(ranks) & set(report.unordered) or _is_later(recording, ending.at_ns))
     # What a library raised follows from what the user's code did before; that code's own traceback says it itself.
     of_library = bool(ending.frames) and not ending.frames[-1].user
     return Draft(
@@ -129,7 +132,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         if everywhere and ending.exception not in _NOT_PARSED
         else LOOK_AT_FIRST
         if stop.secondary
-        else _remedy(records[0], waited_for=bool(waiting), others_failed=set(failed) > set(ranks)),
+        else _remedy(records[0], waited_for=bool(waiting), others_failed=followed and set(failed) > set(ranks)),
         {
             rank: waits[rank].standing.site if rank in waits and rank in waiting else last_site(recording.ranks[rank])
             for rank in (*ranks, *waiting)
@@ -139,6 +142,13 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         kind=RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         collective=call,
         certainty="likely" if stop.secondary or unsure or all(record.unrecorded for record in records) else "proven",
+    )
+
+
+def _is_later(recording: Recording, at_ns: int) -> bool:
+    """Whether another rank is known to have failed before."""
+    return any(
+        one.ending is not None and not one.ending.well and one.ending.at_ns < at_ns for one in recording.ranks.values()
     )
 
 
