@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ddpnb.render.explanation import Explanation
     from ddpnb.render.parting import Partings, partings
     from ddpnb.render.source_lines import SourceLines, lines
+    from ddpnb.render.stacks import Stacks, stacks
     from ddpnb.render.views.status import RankStatus
     from ddpnb.rules.diagnose import diagnose
     from ddpnb.studies.bisection.bisect import bisect
@@ -114,6 +115,7 @@ _NAMES = {
     "ddpnb.render.account": "TimeAccount",
     "ddpnb.render.parting": "Partings partings",
     "ddpnb.render.source_lines": "SourceLines lines",
+    "ddpnb.render.stacks": "Stacks stacks",
     "ddpnb.render.views.status": "RankStatus",
     "ddpnb.world.world": "World",
 }
@@ -164,6 +166,7 @@ __all__ = [
     "Search",
     "SearchResult",
     "SourceLines",
+    "Stacks",
     "Startup",
     "StartupState",
     "Step",
@@ -197,6 +200,7 @@ __all__ = [
     "reenact",
     "same",
     "show",
+    "stacks",
 ]
 
 

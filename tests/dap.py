@@ -19,18 +19,19 @@ class DapClient:
         self._seq = 0
         self._events = []
 
-    def attach(self, file, *lines):
-        """As an IDE does: capabilities, attach, breakpoints, go."""
+    def attach(self, file, *lines, when="", **configuration):
+        """As an IDE does: capabilities, attach with an entry of launch.json, breakpoints, go."""
         self.ask("initialize", adapterID="debugpy", linesStartAt1=True, columnsStartAt1=True, pathFormat="path")
-        attach = self.send("attach", justMyCode=True, subProcess=False)
+        attach = self.send("attach", **(configuration or {"justMyCode": True, "subProcess": False}))
         self.event("initialized")
-        found = self.breakpoints(file, *lines)
+        found = self.breakpoints(file, *lines, when=when)
         self.ask("configurationDone")
         self._answer(attach)
         return found
 
-    def breakpoints(self, file, *lines):
-        body = self.ask("setBreakpoints", source={"path": str(file)}, breakpoints=[{"line": line} for line in lines])
+    def breakpoints(self, file, *lines, when=""):
+        asked = [{"line": line, "condition": when} if when else {"line": line} for line in lines]
+        body = self.ask("setBreakpoints", source={"path": str(file)}, breakpoints=asked)
         return [one["verified"] for one in body["breakpoints"]]
 
     def stopped(self):

@@ -67,7 +67,7 @@ class Attached(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class Started(Answer):
-    """A command that this server has started. ``state``: starting, running, kept (it hangs, and its ranks live) or ended; ``data``: the end of its output."""
+    """A command that this server has started. ``state``: starting, running, kept (it hangs, and its ranks live), ending or ended; ``data``: the end of its output."""
 
     job: str
     pid: int
@@ -121,7 +121,7 @@ class Status(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class FrameData:
-    """One frame, innermost last; ``locals``: variables as text; ``user``: it is neither a library nor ddpnb."""
+    """One frame, innermost first; ``locals``: variables as text; ``user``: it is neither a library nor ddpnb."""
 
     file: str
     line: int
@@ -198,7 +198,7 @@ class FindingData:
 
 @dataclass(frozen=True, kw_only=True)
 class FindingRow:
-    """One finding. ``means``: what its certainty means; ``fix``, ``limits``: of its page in the catalogue, for any program."""
+    """One finding. ``means``: what its certainty means; ``fix``, ``limits``: of the page of the first one, for any program."""
 
     code: str
     name: str
@@ -332,11 +332,12 @@ class Compared(Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class Done(Answer):
-    """What was done, and what every rank is doing then."""
+    """What was done, and what every rank is doing then; ``data``: what the ranks said to it."""
 
     done: str
     held: list[int]
     ranks: list[RankRow]
+    data: Text = field(default_factory=Text)
 
 
 @dataclass(frozen=True, kw_only=True)

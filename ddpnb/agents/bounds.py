@@ -14,8 +14,19 @@ from ddpnb.errors import UsageError
 from ddpnb.recording.secrets import Secrets
 from ddpnb.texts import printable, shortened
 
-LONGEST = 40_000  # characters of an answer as JSON: about 10,000 tokens
-_LIMITS = ((100, 4000), (50, 1500), (24, 600), (10, 300), (4, 120))  # entries of a list, characters of a text
+LONGEST = 8_000  # characters of an answer as JSON: about 2,000 tokens
+_LIMITS = (
+    (100, 4000),
+    (50, 1500),
+    (32, 1000),
+    (24, 600),
+    (16, 400),
+    (10, 300),
+    (6, 200),
+    (4, 120),
+    (3, 60),
+)  # entries of a list, characters of a text
+_NAMED = 8  # places that were cut
 
 
 def bounded(answer: Answer) -> dict[str, Any]:
@@ -36,10 +47,15 @@ def bounded(answer: Answer) -> dict[str, Any]:
         with suppress(_TooLongError):
             # Secrets are looked for in what is shown alone: in all that ranks say that may take minutes.
             shown = secrets.masked(cut.value(answer, ""))
-            shown["left_out"] = [*shown["left_out"], *cut.left_out[:20]]
-            if len(json.dumps(shown)) <= LONGEST:
+            shown["left_out"] = [*shown["left_out"], *list(dict.fromkeys(cut.left_out))[:_NAMED]]
+            if len(compact(shown)) <= LONGEST:
                 return shown
     raise UsageError("the answer is too long.", "Ask for fewer ranks, or for one variable.")
+
+
+def compact(shown: Mapping[str, Any]) -> str:
+    """An answer as it is sent, without spaces that a reader would pay for."""
+    return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
 class _TooLongError(Exception):
@@ -66,7 +82,10 @@ class _Cut:
         if isinstance(given, Mapping):
             pairs = list(cast("Mapping[Any, Any]", given).items())
             kept = self._kept(pairs, path) if len(pairs) > self._entries else pairs
-            return {self._key(key): self.value(one, f"{path}.{self._key(key)}".lstrip(".")) for key, one in kept}
+            # A key may be a name of the program's, and where something was cut is no data of the program.
+            return {
+                self._key(key): self.value(one, f"{path}[{key if isinstance(key, int) else '*'}]") for key, one in kept
+            }
         if isinstance(given, Sequence):
             items = cast("Sequence[Any]", given)
             return [self.value(one, f"{path}[{at}]") for at, one in enumerate(self._kept(items, path))]

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ddpnb.agents import answers, rows
-from ddpnb.agents.sources import Sources
+from ddpnb.agents.sources import Sources, wait_s
 from ddpnb.agents.started import RECORDING, StartedCommand
 from ddpnb.errors import UsageError
-from ddpnb.recording import arguments
 from ddpnb.recording.arguments import short
 from ddpnb.world.breakpoints import Holding
 from ddpnb.world.job import Job
-
-_LONGEST_S = 60.0  # that a tool waits: clients give up on calls that take minutes
 
 
 class Controlling:
@@ -40,7 +37,7 @@ class Controlling:
         options = ["--keep", "--save", RECORDING]
         asked = [*options, "-n", str(nproc), *command] if nproc else [*options, "--", *command]
         started = self._sources.started.start("run", ["run", *asked], cwd)
-        started.wait(_seconds(wait), "kept")
+        started.wait(wait_s(wait), "kept")
         return _started(started)
 
     def bisect(
@@ -67,7 +64,7 @@ class Controlling:
             options = [part for one in vary for part in ("--vary", one)]
             asked = [*options, "-n", str(nproc), *command] if nproc else [*options, "--", *command]
             running = self._sources.started.start("bisect", ["bisect", *asked], cwd)
-        running.wait(_seconds(wait))
+        running.wait(wait_s(wait))
         return _started(running)
 
     def hold(
@@ -111,7 +108,7 @@ class Controlling:
             **given,
         )
         self._armed.setdefault(id(live), []).append(holding)
-        found = holding.wait(_seconds(wait))
+        found = holding.wait(wait_s(wait))
         return rows.done(live, str(holding), found.ranks, ["variables: what differs; step: the next call; resume."])
 
     def step(
@@ -129,7 +126,7 @@ class Controlling:
         that are held by default. wait: seconds to wait until they are held again.
         """
         live = self._sources.live(job)
-        status = live.step(n, ranks=ranks, timeout=_seconds(wait), how=how, to=to)
+        status = live.step(n, ranks=ranks, timeout=wait_s(wait), how=how, to=to)
         return rows.done(live, f"stepped {f'to {to}' if to else f'{n} {how}'}", status.ranks)
 
     def resume(self, job: str, ranks: list[int] | None = None) -> answers.Done:
@@ -154,15 +151,12 @@ class Controlling:
             command.end()
             return answers.Done(done=f"{job} is ended", held=[], ranks=[])
         live: Job = self._sources.live(job)
-        freed = live.release(_seconds(wait))
+        freed = live.release(wait_s(wait))
         if command is not None:
             command.wait(1.0)
             command.end()
-        return answers.Done(done=str(freed), held=[], ranks=[])
-
-
-def _seconds(wait: float) -> float:
-    return min(arguments.seconds("wait", wait, least=0), _LONGEST_S)
+        done = f"released ranks {list(freed.ranks)}" if freed.ranks else "no rank was released"
+        return answers.Done(done=done, held=[], ranks=[], data=answers.Text(text=str(freed)))
 
 
 def _check_command(command: Sequence[str]) -> None:
@@ -175,7 +169,7 @@ def _check_command(command: Sequence[str]) -> None:
 
 def _started(command: StartedCommand) -> answers.Started:
     state = command.state
-    following = {"kept": "diagnose: say why it hangs.", "ended": "diagnose: what was recorded of it."}
+    following = {"kept": "diagnose: say why it does not continue.", "ended": "diagnose: what was recorded of it."}
     return answers.Started(
         job=command.name,
         pid=command.process.pid,

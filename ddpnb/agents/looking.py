@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 
 from ddpnb.agents import answers, rows
-from ddpnb.agents.sources import Sources
+from ddpnb.agents.sources import Sources, wait_s
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
 from ddpnb.recording.arguments import short
@@ -17,6 +18,7 @@ from ddpnb.render.source_lines import lines
 from ddpnb.world.job import Job, jobs
 from ddpnb.world.tensors import TensorByRank
 
+_TICK_S = 0.5  # between two diagnoses of a job that is waited for
 _SUFFIXES = (".md", ".html", ".json")
 
 
@@ -61,10 +63,9 @@ class Looking:
         """
         command = self._sources.started.get(job)
         if command is not None and command.target is None:
-            raise UsageError(
-                f"{job} is {command.state}{'' if (s := command.exit_status) is None else f' with status {s}'}.",
-                "diagnose says what was recorded of it, once it has ended.",
-            )
+            how = "" if (known := command.exit_status) is None else f" with status {known}"
+            ranks = "its ranks have not started yet: ask again" if command.state == "starting" else "diagnose says why"
+            raise UsageError(f"{job} {'has' if how else 'is'} {command.state}{how}.", f"{ranks[0].upper()}{ranks[1:]}.")
         live = self._sources.live(job)
         found = live.status()
         return answers.Status(
@@ -76,13 +77,23 @@ class Looking:
             next=["diagnose: say why ranks wait."] if any(one.state == "waiting" for one in found.ranks) else [],
         )
 
-    def diagnose(self, job: str) -> answers.Diagnosed:
+    def diagnose(self, job: str, wait: float = 0.0) -> answers.Diagnosed:
         """Say why a job hangs, crashed or diverged: finding, culprits, certainty, evidence, line and fix. Ask this first.
 
-        job: as for attach; or the path of a log, a dump, a recording (.ddpnb), or a folder of these.
+        job: as for attach; or the path of a log, a dump, a recording (.ddpnb), or a folder of these. wait: seconds to wait at
+        most until the verdict is settled, or something is wrong: that ranks are blocked shows after some seconds (15 are
+        enough); of a job that works, all of them pass.
         """
-        recording, diagnosis = self._sources.recording(job)
-        return rows.diagnosed(diagnosis, recording)
+        deadline = time.monotonic() + wait_s(wait)
+        while self._sources.is_starting(job) and time.monotonic() < deadline:
+            time.sleep(_TICK_S)
+        while True:
+            recording, diagnosis = self._sources.recording(job)
+            wrong = diagnosis.settled or any(one.severity != "note" for one in diagnosis.findings)
+            left = deadline - time.monotonic()
+            if wrong or left <= 0 or not self._sources.is_live(job):
+                return rows.diagnosed(diagnosis, recording)
+            time.sleep(min(_TICK_S, left))
 
     def explain(self, what: str) -> answers.Explained:
         """Explain a finding (DDP301), an error message, or words such as `barrier hang`: what it means and how to fix it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ddpnb.agents import answers
 from ddpnb.ranks.jobs.found_job import FoundJob
@@ -12,6 +12,7 @@ from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.parting import Parting
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.stacks import Frame
+from ddpnb.render.stacks import is_own
 from ddpnb.render.views.status import RankStatus
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import Page
@@ -27,7 +28,9 @@ UNRECORDED = (
     "`ddpnb run -- COMMAND` to know its calls and paths."
 )
 UNSETTLED = "This is a moment of a job that runs: the verdict may change. Ask again, and compare."
-_FRAMES = 24  # of a stack, innermost
+_WHOLE = 3  # findings that are shown with their evidence
+_CONSEQUENCES = f"findings[{_WHOLE}:]: without their evidence and places; report has them"
+_FRAMES, _LIBRARY = 16, 3  # innermost frames of a stack, and how many of them may be of libraries below the program
 
 
 def job_row(found: FoundJob) -> answers.JobRow:
@@ -72,9 +75,17 @@ def stack_rows(recording: Recording, ranks: Collection[int]) -> list[answers.Sta
     rows: list[answers.StackRow] = []
     for side in sorted(alike.values(), key=len, reverse=True):
         stack = recording.ranks[side[0]].main_stack
-        frames = stack.frames[-_FRAMES:] if stack is not None else ()
+        frames = _of_interest(stack.frames) if stack is not None else []
         rows.append(answers.StackRow(ranks=side, data=[_frame(frame) for frame in frames]))
     return rows
+
+
+def _of_interest(frames: Sequence[Frame]) -> list[Frame]:
+    """The frames of the program, the innermost first, and what the innermost of them called in libraries; none of ddpnb."""
+    inner = [frame for frame in reversed(frames) if not is_own(frame)]
+    below = next((at for at, frame in enumerate(inner) if frame.user), 0)
+    called = inner[max(0, below - _LIBRARY) : below]
+    return [*called, *(frame for frame in inner[below:] if frame.user or not below)][:_FRAMES]
 
 
 def _frame(frame: Frame) -> answers.FrameData:
@@ -93,24 +104,29 @@ def diagnosed(diagnosis: Diagnosis, recording: Recording | None) -> answers.Diag
         settled=said["settled"],
         world_size=said["world_size"],
         exit_codes=said["exit_codes"],
-        findings=[_finding(one) for one in said["findings"]],
+        findings=[_finding(one, number) for number, one in enumerate(said["findings"])],
         data=answers.Notes(notes=[*said["notes"], *(recording.gaps if recording is not None else ())]),
         limits=limits,
         next=_next(diagnosis),
+        left_out=[_CONSEQUENCES] if len(said["findings"]) > _WHOLE else [],
     )
 
 
-def _finding(said: dict[str, object]) -> answers.FindingRow:
+def _finding(said: dict[str, object], number: int) -> answers.FindingRow:
+    """The first has what the catalogue says of it; of those behind the first few, evidence and places are left out."""
     code = str(said["code"])
-    page = catalogue.pages().get(code)
+    known = catalogue.pages().get(code) if number == 0 else None
     own = ("code", "name", "severity", "certainty", "culprits", "waiting", "sides")
     given: dict[str, object] = {name: said[name] for name in own}
     words = {name: value for name, value in said.items() if name not in own}
+    words |= {"evidence": [], "where": [], "tensors": []} if number >= _WHOLE else {}
+    if isinstance(parting := words["parting"], dict):
+        words["parting"] = {name: value for name, value in parting.items() if name != "source"}  # partings() has it
     return answers.FindingRow(
         **given,  # pyright: ignore[reportArgumentType]
         means=_MEANS.get(str(said["certainty"]), ""),
-        fix=page.fix if page is not None else "",
-        limits=page.unknown if page is not None else "",
+        fix=known.fix if known is not None else "",
+        limits=known.unknown if known is not None else "",
         data=answers.FindingData(**words),  # pyright: ignore[reportArgumentType]
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import threading
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from typing import Any
 import anyio.to_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import CallToolResult, InputRequiredResult, ToolAnnotations
+from mcp_types import CallToolResult, InputRequiredResult, TextContent, ToolAnnotations
 
 from ddpnb.agents.answers import Answer
-from ddpnb.agents.bounds import bounded
+from ddpnb.agents.bounds import bounded, compact
 from ddpnb.agents.controlling import Controlling
 from ddpnb.agents.looking import Looking
 from ddpnb.agents.skill import skill
@@ -23,9 +24,9 @@ from ddpnb.errors import DdpnbError, UsageError
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules import catalogue
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.texts import one_line, printable
+from ddpnb.texts import one_line
 
-_ERROR = 2000  # characters
+_ERROR = 800  # characters
 LOOKING = (
     "jobs", "attach", "status", "diagnose", "explain", "stacks", "variables", "partings", "lines", "compare", "report",
 )  # fmt: skip
@@ -81,9 +82,17 @@ class Server(MCPServer[Any]):
             offered = ", ".join(known) or "none"
             raise ToolError(f"{name} has no argument {one_line(repr(wrong[0]), 80)}. Its arguments: {offered}.")
         try:
-            return await super().call_tool(name, arguments, context)
+            return _compact(await super().call_tool(name, arguments, context))
         except ToolError as error:
             raise ToolError(_in_a_line(name, error)) from None
+
+
+def _compact(result: CallToolResult | InputRequiredResult) -> CallToolResult | InputRequiredResult:
+    """The same answer; its text, which most clients give to their model, without the spaces of the SDK."""
+    if not isinstance(result, CallToolResult) or result.structured_content is None:
+        return result
+    text = TextContent(type="text", text=compact(result.structured_content))
+    return result.model_copy(update={"content": [text]})
 
 
 def _in_a_line(name: str, error: ToolError) -> str:
@@ -114,16 +123,18 @@ def _answer(method: Callable[..., Answer], given: dict[str, Any]) -> dict[str, A
     try:
         return bounded(method(**given))
     except DdpnbError as error:
-        raise ToolError(printable(str(error))[:_ERROR]) from None
+        raise ToolError(one_line(" ".join(filter(None, (error.what, error.hint))), _ERROR)) from None
     except Exception as error:  # the client gets a line: a traceback would help nobody there
         said = one_line(f"{type(error).__name__}: {error}", 300)
         raise ToolError(f"ddpnb could not answer ({said}).") from None
 
 
 def _warm_up() -> None:
-    """Load what the first diagnosis needs, while the client still says who it is."""
+    """Load what the first diagnosis of a job or a file needs, while the client still says who it is."""
     diagnose(Recording(1, {0: RankRecord(0)}))
     catalogue.pages()
+    for name in ("ddpnb.ranks.observe.records", "ddpnb.reports.reading"):
+        importlib.import_module(name)
 
 
 def serve(*, control: bool, evaluate: bool, version: str) -> None:

@@ -8,6 +8,7 @@ import threading
 from ddpnb.agents.started import StartedCommand, StartedCommands
 from ddpnb.errors import UsageError
 from ddpnb.ranks.jobs.search import found_in, job_of
+from ddpnb.recording import arguments
 from ddpnb.recording.arguments import short
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
@@ -15,7 +16,17 @@ from ddpnb.rules.diagnose import diagnose
 from ddpnb.world.job import Job, attach
 from ddpnb.world.loading import load
 
+_LONGEST_S = 60.0  # that a tool waits: clients give up on calls that take minutes
 _HINT = "The tool jobs lists what can be looked at here."
+
+
+def wait_s(wait: float) -> float:
+    """The seconds that a tool waits at most.
+
+    Raises:
+        UsageError: it is no number of seconds.
+    """
+    return min(arguments.seconds("wait", wait, least=0), _LONGEST_S)
 
 
 class Sources:
@@ -35,7 +46,7 @@ class Sources:
         command = self.started.get(name)
         if command is not None:
             target = command.target
-            if target is None and command.exit_status is not None:
+            if target is None and command.state in ("ending", "ended"):
                 raise UsageError(f"{name} has ended.", "diagnose and report still say what was recorded of it.")
             if target is None:
                 raise UsageError(f"{name} has no ranks yet.", "Ask for its status again in a few seconds.")
@@ -58,6 +69,16 @@ class Sources:
         run = job.run
         known = run.recording
         return known if known is not None else job.snapshot(), run.diagnosis
+
+    def is_starting(self, name: str) -> bool:
+        """Whether it is a command that has no ranks yet."""
+        command = self.started.get(name)
+        return command is not None and command.state == "starting"
+
+    def is_live(self, name: str) -> bool:
+        """Whether ranks of this name may still do something."""
+        command = self.started.get(name)
+        return command.target is not None if command is not None else name in self._jobs
 
     def _of_command(self, command: StartedCommand) -> tuple[Recording, Diagnosis]:
         known = command.recording()

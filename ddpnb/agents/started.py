@@ -13,15 +13,17 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import psutil
+
 from ddpnb.errors import UsageError
-from ddpnb.ranks.jobs.search import job_of
+from ddpnb.ranks.jobs.search import recorded_below
 from ddpnb.recording import recording_file
 from ddpnb.recording.arguments import short
 from ddpnb.recording.recording import Recording
 
 _END_S, _KILL_S = 0.5, 8.0  # after the first signal its ranks may end by themselves, after the second they are ended
 _TAIL = 6000  # bytes of the output that are shown
-_TICK_S = 0.05
+_TICK_S = 0.1
 RECORDING, _FILE = "{recording of this run}", "run.ddpnb"
 # It asks for a signal when the server dies, and becomes the command. The server's number tells whether it is dead already.
 _BIND = (
@@ -73,18 +75,18 @@ class StartedCommand:
 
     @property
     def state(self) -> str:
-        """``starting``, ``running``, ``kept`` (its outcome is known, as a hang is, and its ranks live) or ``ended``."""
+        """``starting``, ``running``, ``kept`` (its outcome is known, as a hang is, and its ranks live), ``ending`` or ``ended``."""
         if self.exit_status is not None:
             return "ended"
-        if os.path.exists(self.recording_path):
-            return "kept"
-        return "running" if self.target is not None else "starting"
+        lives, known = self.target is not None, os.path.exists(self.recording_path)
+        return ("kept" if lives else "ending") if known else ("running" if lives else "starting")
 
     @property
     def target(self) -> str | None:
         """The folder of its ranks; None: no process group lives."""
-        with suppress(UsageError):
-            return job_of(self.process.pid).target
+        with suppress(psutil.Error):
+            found = recorded_below(psutil.Process(self.process.pid))
+            return found[0].target if len(found) == 1 else None
         return None
 
     def recording(self) -> Recording | None:

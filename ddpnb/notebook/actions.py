@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.notebook import asked
+from ddpnb.notebook.armed_hold import ArmedHold
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
-from ddpnb.recording.holds import Place
+from ddpnb.recording.holds import Hold
 from ddpnb.render.answers import Answer
 from ddpnb.world.breakpoints import Holding
 from ddpnb.world.faults import Injection
@@ -22,7 +23,7 @@ from ddpnb.world.run import Run
 from ddpnb.world.world import World
 
 Values = Mapping[str, str]
-_Armed = TypeVar("_Armed", Holding, Injection)
+_Armed = TypeVar("_Armed", ArmedHold, Injection)
 _STEP_S = 5.0
 _PRESSED = 4  # keys for a step that may be pressed ahead
 
@@ -42,7 +43,7 @@ class Actions:
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._arming = threading.Lock()  # of holds at lines, one after the other
         self._stepping, self._steps = threading.Lock(), threading.Semaphore(_PRESSED)
-        self._holds: list[tuple[Holding, Callable[[], bool]]] = []
+        self._holds: list[tuple[ArmedHold, Callable[[], bool]]] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
         self._looked = looked
@@ -52,9 +53,10 @@ class Actions:
             "hold at": ("holding", self._hold_at),
             "hold line": ("holding at a line", self._hold_line),
             "unhold": ("removing a hold", self._unhold),
+            "switch hold": ("switching a hold", self._switch_hold),
             "step": ("stepping", self._step),
             "next step": ("stepping", self._step_next),
-            "resume": ("resuming", lambda values: world.resume(asked.ranks(values))),
+            "resume": ("resuming", self._resume),
             "release": ("releasing", lambda _: str(world.release())),
             "restart": ("restarting ranks", self._restart),
             "evaluate": ("evaluating", self._evaluate),
@@ -110,7 +112,12 @@ class Actions:
 
     @property
     def holds(self) -> list[Holding]:
-        """The holds that were armed here and have not ended with their run."""
+        """The holds that are armed: here, and not ended with their run."""
+        return [one.holding for one in self.listed if one.on]
+
+    @property
+    def listed(self) -> list[ArmedHold]:
+        """The same, with those that were switched off."""
         return self._left(self._holds)
 
     @property
@@ -152,7 +159,7 @@ class Actions:
 
     def _hold(self) -> str:
         until = self._end()
-        self._add(self._holds, self.world.hold(), until)
+        self._add(self._holds, ArmedHold(self.world.hold()), until)
         return "Armed: every rank stops before its next collective."
 
     def _hold_at(self, values: Values) -> str:
@@ -168,31 +175,48 @@ class Actions:
             differs=values.get("differs", "").strip(),
             exception=bool(values.get("exception")),
         )
-        self._add(self._holds, holding, until)
+        self._add(self._holds, ArmedHold(holding), until)
         return f"Armed: {holding}."
 
     def _hold_line(self, values: Values) -> str:
-        """Arm a hold at a line of a file, or remove those that are armed there."""
+        """Arm a hold at a line of a file, also with conditions, or remove those that are armed there, or switch them."""
         file, line = values.get("file", ""), asked.whole(values, "line") or 1
+        when, count = values.get("when", "").strip(), asked.whole(values, "count") or 1
         with self._arming:
-            places = [(one, Place.read(one.hold.line)) for one in self.holds if one.hold.line]
-            there = [one for one, place in places if place.line == line and place.is_of(file)]
+            there = [one for one in self.listed if one.is_at(file, line)]
+            if values.get("switch"):
+                return self._switched(there)
+            Hold(line=f"{file}:{line}", when=when, count=count)  # refused before another one is removed
             for one in there:
-                one.remove()
-                self._drop(self._holds, one)
-            if there:
+                self._remove(one)
+            if there and not values.get("with_conditions"):
                 return f"Removed: {', '.join(map(str, there))}."
             until = self._end()
-            holding = self.world.hold(line=f"{file}:{line}", ranks=asked.ranks(values))
-            self._add(self._holds, holding, until)
+            holding = self.world.hold(line=f"{file}:{line}", ranks=asked.ranks(values), when=when, count=count)
+            self._add(self._holds, ArmedHold(holding), until)
         return f"Armed: {holding}."
 
     def _unhold(self, values: Values) -> None:
-        number = asked.whole(values, "number", 0)
-        armed = self.holds
-        if number is not None and number < len(armed):
-            armed[number].remove()
-            self._drop(self._holds, armed[number])
+        for one in self._numbered(values):
+            self._remove(one)
+
+    def _switch_hold(self, values: Values) -> str:
+        return self._switched(self._numbered(values))
+
+    def _numbered(self, values: Values) -> list[ArmedHold]:
+        number, listed = asked.whole(values, "number", 0), self.listed
+        return listed[number : number + 1] if number is not None else []
+
+    def _remove(self, one: ArmedHold) -> None:
+        if one.on:
+            one.holding.remove()
+        self._drop(self._holds, one)
+
+    @staticmethod
+    def _switched(holds: list[ArmedHold]) -> str:
+        for one in holds:
+            one.switch()
+        return " ".join(f"{'Armed' if one.on else 'Disabled'}: {one}." for one in holds)
 
     def _step_next(self, values: Values) -> None:
         """A step of those whose key is pressed again before the one before is made."""
@@ -207,6 +231,14 @@ class Actions:
     def _step(self, values: Values) -> None:
         count, how = asked.whole(values, "n") or 1, values.get("how", "") or "collective"
         self.world.step(count, ranks=asked.ranks(values), timeout=_STEP_S, how=how)
+
+    def _resume(self, values: Values) -> None:
+        """Let ranks continue; a hold before every call ends with it, as ``World.resume`` says."""
+        ranks = asked.ranks(values)
+        self.world.resume(ranks)
+        for one in self.listed:
+            if one.hold.anything and (ranks is None or {*one.holding.ranks} <= {*ranks}):
+                self._drop(self._holds, one)
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
 from ddpnb.notebook.actions import Actions
+from ddpnb.notebook.armed_hold import ArmedHold, with_ranks
 from ddpnb.notebook.live import Picture
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
@@ -44,6 +45,10 @@ class Context:
     picture: Picture | None = None  # the last one
     present: Present | None = None  # the state now, from it
     shown: Run | None = None  # an earlier run that is shown instead
+
+    def holds(self) -> list[tuple[ArmedHold, tuple[int, ...]]]:
+        """The holds that were armed here, each with the ranks that it holds now."""
+        return with_ranks(self.actions.listed, self.picture.recording if self.picture is not None else None)
 
     def snapshot(self) -> tuple[Recording, Diagnosis | None]:
         """The last run, if its outcome is known, or the ranks as they are now; asks the ranks."""

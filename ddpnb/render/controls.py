@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ddpnb.recording.calls import OPERATIONS
 from ddpnb.render import answers, markup
 from ddpnb.render.answers import Answer
+from ddpnb.render.margin import Mark
 
 # outcome: (icon, role, words)
 _OUTCOMES = {
@@ -249,12 +250,12 @@ def runs(
 
 def hold(
     size: int,
-    armed: Sequence[str],
+    armed: Sequence[tuple[str, Mark]],
     *,
     enabled: bool,
     answered: Sequence[Answer] = (Answer(), Answer(), Answer()),  # frozen
 ) -> str:
-    """The forms for holds, steps and expressions, and the armed holds; ``answered``: the answers of the three."""
+    """The forms for holds, steps and expressions, and the holds with their state; ``answered``: the answers of the three."""
     to_hold, to_step, to_evaluate = answered
     form = markup.form(
         "hold at",
@@ -286,8 +287,10 @@ def hold(
         answers.html(to_evaluate),
     )
     rows = (
-        f"{markup.text(hold, 200)} {markup.button('remove', 'unhold', image='gone', number=number)}"
-        for number, hold in enumerate(armed)
+        f"{markup.text(hold, 200)}: <b>{mark.state}</b> "
+        f"{markup.button('disable' if mark.on else 'enable', 'switch hold', enabled=enabled, number=number)} "
+        f"{markup.button('remove', 'unhold', image='gone', enabled=enabled, number=number)}"
+        for number, (hold, mark) in enumerate(armed)
     )
     return form + step + look + markup.items(rows, "armed holds")
 

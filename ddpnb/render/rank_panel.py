@@ -16,7 +16,7 @@ from ddpnb.recording.recording import Recording
 from ddpnb.recording.stacks import Stack
 from ddpnb.render import answers, as_html, board, markup, stacks, variables
 from ddpnb.render.answers import Answer
-from ddpnb.render.source_lines import listing
+from ddpnb.render.margin import Mark, listing
 from ddpnb.render.variables import Inside
 from ddpnb.render.views.board import Tile
 from ddpnb.render.views.frame_variables import SideBySide
@@ -58,7 +58,7 @@ class Column:
 class Controls:
     """What can be done to live ranks. ``acts_on``: "rank", "shown" or "all"; ``busy``: a step is in progress.
 
-    ``armed``: file and line of the holds; ``names``: of tensors, to watch; ``moved``: the ranks have moved since they
+    ``marks``: the holds, by file and line; ``names``: of tensors, to watch; ``moved``: the ranks have moved since they
     were read.
     """
 
@@ -67,7 +67,7 @@ class Controls:
     busy: bool = False
     moved: bool = False
     held: bool = False
-    armed: frozenset[tuple[str, int]] = frozenset()
+    marks: Mapping[tuple[str, int], Mark] = field(default_factory=dict[tuple[str, int], Mark])
     names: Sequence[str] = ()
     answer: Answer = field(default_factory=Answer)
 
@@ -85,6 +85,15 @@ class Panel:
     differing: bool = False
     watched: SideBySide | None = None
     controls: Controls | None = None
+    edited: tuple[str, int] = ("", 0)  # the line of whose hold the conditions are shown
+
+    @property
+    def edited_on(self) -> int:
+        """The rank in whose source they are shown: the first that is in this file."""
+        ranks = (
+            column.rank for column in self.columns if column.site is not None and column.site.file == self.edited[0]
+        )
+        return next(ranks, -1)
 
     @property
     def shown(self) -> tuple[int, ...]:
@@ -141,10 +150,8 @@ def _tools(panel: Panel) -> str:
     controls = panel.controls
     if controls is None:
         return ""
-    buttons = "".join(
-        _step(action, label, image, key, does, enabled=controls.alive and (controls.held or controls.busy))
-        for action, label, image, key, does in _STEPS
-    )
+    why_not = _why_not(panel, controls)
+    buttons = "".join(_step(*step, why_not) for step in _STEPS)
     hold = markup.button(
         "hold", "rank hold", image="hold", enabled=controls.alive, title="stop before the next collective"
     )
@@ -157,11 +164,24 @@ def _tools(panel: Panel) -> str:
     )
 
 
-def _step(action: str, label: str, image: str, key: str, does: str, *, enabled: bool) -> str:
+def _why_not(panel: Panel, controls: Controls) -> str:
+    """Why no step can be made now; empty: one can."""
+    if not controls.alive:
+        return "these ranks are no longer followed"
+    if controls.held or controls.busy:
+        return ""
+    whom = acts_on(panel, controls.acts_on)
+    return (
+        f"{'no rank is held' if controls.acts_on == 'all' else f'not held: {whom}'}; hold stops at the next collective"
+    )
+
+
+def _step(action: str, label: str, image: str, key: str, does: str, why_not: str) -> str:
     """A button that keeps the focus while it cannot be pressed: the keys of a debugger must not reach the browser."""
-    given = {"type": "button", "data-action": action, "title": f"{does} ({key})" if key else does}
+    title = f"{does} ({key})" if key else does
+    given = {"type": "button", "data-action": action, "title": f"{title}. Not now: {why_not}." if why_not else title}
     given |= {"aria-keyshortcuts": key, "data-does": f"rank panel: {does}"} if key else {}
-    off = {} if enabled else {"aria-disabled": "true"}
+    off = {"aria-disabled": "true"} if why_not else {}
     return f"<button{markup.attributes({**given, **off})}>{markup.icon(image)}{markup.text(label)}</button>"
 
 
@@ -231,9 +251,13 @@ def _source(panel: Panel, column: Column) -> str:
     lines = sorted((line, ranks) for (file, line), ranks in panel.lines.items() if file == site.file)
     at = tuple((line, phrases.ranks(ranks).partition(" ")[2]) for line, ranks in lines)
     controls = panel.controls
-    armed = frozenset(line for file, line in (controls.armed if controls is not None else ()) if file == site.file)
+    marks = controls.marks if controls is not None else {}
+    here = tuple(
+        (line, mark) for (file, line), mark in sorted(marks.items(), key=lambda one: one[0]) if file == site.file
+    )
     whom = acts_on(panel, controls.acts_on) if controls is not None and controls.alive else ""
-    return listing(site, column.text, column.rank, at, armed, whom)
+    edited = panel.edited[1] if panel.edited[0] == site.file and column.rank == panel.edited_on else 0
+    return listing(site, column.text, column.rank, at, here, whom, edited)
 
 
 # -- values

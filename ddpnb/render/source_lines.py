@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from zlib import crc32
+from collections.abc import Iterator
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments, phrases
@@ -16,7 +14,7 @@ from ddpnb.render.terminal import Paragraph, output
 from ddpnb.render.views.folded import Fold, folded
 from ddpnb.render.views.run_parts import WHOLE
 from ddpnb.render.views.source_lines import FILES, SourceLine, SourceView, source_view
-from ddpnb.texts import one_line, printable, relative, shortened
+from ddpnb.texts import one_line, printable, shortened
 
 _COLUMNS = 8  # ranks with a column of their own; of more, their number is shown
 _LINES = 40  # of a file in a terminal
@@ -24,7 +22,6 @@ _ROWS = 200  # in a notebook
 _CODE = 300  # characters of a line
 _LEAST = 24  # columns for code in a terminal
 _WORDS = 60
-_AROUND = 200  # lines before and after the current one
 RAN, NOT, UNSURE = "●", "·", "?"
 _MEANING = {RAN: "ran", NOT: "did not run", UNSURE: "not known"}
 
@@ -230,73 +227,3 @@ def _form(view: SourceView, *, whole: bool) -> str:
         markup.choice("part of the run", "window", windows, str(view.window), change="lines"),
         markup.button("only lines that matter" if whole else "all lines", "fewer" if whole else "more"),
     )
-
-
-# -- the line of a rank
-
-
-@lru_cache(8)  # it is drawn after each call of a rank
-def listing(
-    site: Site, text: str, rank: int, at: tuple[tuple[int, str], ...], armed: frozenset[int], whom: str = ""
-) -> str:
-    """The source around the line of a rank, with the ranks that stand at its lines in the margin.
-
-    Args:
-        site: where the rank is.
-        text: of the whole file.
-        rank: whose line it is.
-        at: lines of this file, and which ranks stand there.
-        armed: lines at which ranks will be held.
-        whom: the ranks that a click in the margin holds (the action ``arm`` with ``line``, and the ``named`` ``file``); empty: there are none.
-    """
-    lines = text.splitlines()
-    first = max(1, site.line - _AROUND)
-    last = min(len(lines), site.line + _AROUND)
-    if not first <= site.line <= last:
-        return f'<p class="faint">The text of {markup.text(one_line(site.file, 200))} is not recorded.</p>'
-    margin = _Margin(site, dict(at), armed, whom)
-    rows = [margin.row(number, lines[number - 1]) for number in range(first, last + 1)]
-    label = f"source of rank {rank}: {one_line(relative(site.file), 100)}, line {site.line}"
-    left_out = f'<p class="faint">lines {first}-{last} of {len(lines)}</p>' if last - first + 1 < len(lines) else ""
-    given = markup.attributes(
-        {
-            "class": "listing",
-            "data-at": f"{named(site.file)}:{site.line}",
-            "data-walk": "1",
-            "tabindex": None if whom else "0",
-        }
-    )
-    return f"<div{given}>{markup.table(label, ('hold', 'ranks', 'line', 'code'), rows, kind='mono ran fork')}</div>{left_out}"
-
-
-def named(file: str) -> str:
-    """A short name of a file for the page, which would carry its path once for each line."""
-    return f"{crc32(file.encode('utf-8', 'surrogatepass')):08x}"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Margin:
-    site: Site
-    at: Mapping[int, str]
-    armed: frozenset[int]
-    whom: str
-
-    def row(self, number: int, code: str) -> str:
-        current = number == self.site.line
-        given = {"class": "parts" if current else None, "aria-current": "true" if current else None}
-        arrow = f" {markup.icon('go')}" if current else ""
-        who = f"<span>{markup.text(self.at[number])}{arrow}</span>" if number in self.at else arrow
-        return (
-            f'<tr{markup.attributes({**given})}><td class="arm">{self._arm(number, stop=current)}</td>'
-            f'<td class="ranks">{who}</td><th scope="row">{number}</th>'
-            f'<td class="code">{markup.source_line(code)}</td></tr>'
-        )
-
-    def _arm(self, number: int, *, stop: bool) -> str:
-        armed = number in self.armed
-        if not self.whom:
-            return "●" if armed else ""
-        does = f"remove the hold at line {number}" if armed else f"hold {self.whom} at line {number}"
-        given = {"type": "button", "class": "plain", "data-action": "arm", "data-file": named(self.site.file)}
-        given |= {"data-line": str(number), "aria-pressed": str(armed).lower(), "aria-label": does, "title": does}
-        return f"<button{markup.attributes({**given, 'data-stop': '1', 'tabindex': '0' if stop else '-1'})}></button>"

@@ -4,29 +4,83 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
+from ddpnb.errors import UsageError
 from ddpnb.recording import phrases
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.render import markup
 from ddpnb.render.document import Block, Drawn, Inline, Items, Paragraph, Place, Span
+from ddpnb.render.shown import Shown
 from ddpnb.render.views.merged_stacks import Branch, merge
+from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import relative
 
 _LONGEST = 200  # characters of a file's name
 _FUNCTION = 80  # of a function's
 _PATH = 1000  # and of a path
-_HOLDS = re.compile(r"/ddpnb/recorder/(?!faults/|inject/)[\w/]+\.py$")
+_OWN = re.compile(r"/ddpnb/recorder/(?!faults/|inject/)[\w/]+\.py$")
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stacks(Shown):
+    """The stacks of all ranks as one tree, as ``stacks()`` returns it; it shows itself as text and in a notebook.
+
+    ``branches``: each has the ``ranks`` that are in its ``frame`` (``file``, ``line``, ``function``), and ``calls``, the
+    branches below it: most ranks first. ``culprits`` and ``sides``: the ranks that the findings blame.
+
+    Example:
+        >>> ddpnb.stacks(recording).branches[0].ranks
+        (0, 1, 2, 3)
+    """
+
+    branches: tuple[Branch, ...]
+    culprits: frozenset[int] = frozenset()
+    sides: tuple[tuple[int, ...], ...] = ()
+    _label: ClassVar[str] = "stacks of all ranks"
+
+    def _document(self) -> list[Block]:
+        return document(self.branches, self.culprits, self.sides)
+
+
+def stacks(recording: Recording) -> Stacks:
+    """The stacks of all ranks merged into one tree, from your code inwards: where ranks differ, its branches name them.
+
+    Args:
+        recording: from ``World.snapshot()``, ``Run.recording`` or ``ddpnb.load()``.
+
+    Returns:
+        The tree; empty if no rank is in a run, or none was asked for its stack. Ranks that a finding blames are marked.
+
+    Raises:
+        UsageError: it is not a Recording.
+
+    Example:
+        >>> ddpnb.stacks(ddpnb.load("hang.ddpnb"))
+        [ranks 0-3] main  train.py:30
+          [ranks 0, 2 and 3] train  train.py:21
+          [culprit: rank 1] evaluate  train.py:12
+    """
+    if not isinstance(recording, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise UsageError("stacks() takes a Recording.", "world.stacks() is for live ranks.")
+    return _merged(recording, diagnose(recording))
 
 
 def of(recording: Recording, diagnosis: Diagnosis | None) -> list[Block]:
     """The tree of a recording, with the ranks that its diagnosis blames."""
+    found = _merged(recording, diagnosis)
+    return document(found.branches, found.culprits, found.sides)
+
+
+def _merged(recording: Recording, diagnosis: Diagnosis | None) -> Stacks:
     errors = diagnosis.errors if diagnosis is not None else ()
-    culprits = {rank for finding in errors for rank in finding.culprits}
-    sides = [side for finding in errors if not finding.culprits for side in finding.sides]
-    return document(merge(recording), culprits, sides)
+    culprits = frozenset(rank for finding in errors for rank in finding.culprits)
+    sides = tuple(tuple(side) for finding in errors if not finding.culprits for side in finding.sides)
+    return Stacks(merge(recording), culprits, sides)
 
 
 def document(
@@ -89,6 +143,11 @@ def _frame(frame: Frame) -> tuple[Inline, ...]:
     return f"{function}  ", Place(frame.site, f"{relative(frame.file)[-_LONGEST:]}:{frame.line}")
 
 
+def is_own(frame: Frame) -> bool:
+    """Whether it is a frame of the recorder, in which a rank is held or waits."""
+    return _OWN.search(frame.file) is not None
+
+
 def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
     """The frames to show, and after which of them how many library frames are left out."""
     user = max((number for number, branch in enumerate(chain) if branch.frame.user), default=-1)
@@ -139,7 +198,7 @@ def _chooser(frame: Frame, rank: int, number: int, *, chosen: bool) -> str:
 
 def _between(library: Sequence[Frame]) -> list[str]:
     """Frames of libraries that follow one another: the innermost, and how many more; without those in which ddpnb holds a rank."""
-    ours = max((number for number, frame in enumerate(library) if _HOLDS.search(frame.file)), default=-1)
+    ours = max((number for number, frame in enumerate(library) if is_own(frame)), default=-1)
     library = library[ours + 1 :]
     if not library:
         return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +13,15 @@ from ddpnb.recording import arguments, phrases, verbs
 from ddpnb.recording.files import write_whole
 from ddpnb.render.document import Block, Paragraph, Table
 from ddpnb.render.shown import Shown
+from ddpnb.world import jsonc
 from ddpnb.world.ranks import Ranks
 
 _LOOPBACK = "127.0.0.1"
 _TICK_S = 0.1
 _ALL = "ddpnb: all ranks"
 _NAME = "ddpnb: rank "
-_LONGEST = 1 << 20  # bytes of a configuration that is read
+_LONGEST = 1 << 20  # characters of a configuration that is read
+_NEW = '{\n    "version": "0.2.0"\n}\n'
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -95,25 +96,20 @@ def _write(path: str, ports: Mapping[int, int]) -> tuple[str, str]:
         CannotWrite: it cannot be written.
     """
     own = [_attach(rank, port) for rank, port in ports.items()]
+    compound = {"name": _ALL, "configurations": [one["name"] for one in own], "stopAll": True}
     known, note = _known(path), ""
     if known is None:
         root, extension = os.path.splitext(path)
-        note = (
-            f"{path} is left as it is, since it is no plain JSON: copy the configurations from {root}.ddpnb{extension}."
-        )
-        path, known = f"{root}.ddpnb{extension}", {}
-    compound = {"name": _ALL, "configurations": [one["name"] for one in own], "stopAll": False}
-    merged = {
-        "version": "0.2.0",
-        **known,
-        "configurations": [*_others(known, "configurations"), *own],
-        "compounds": [*_others(known, "compounds"), compound],
-    }
+        path, whole = f"{root}.ddpnb{extension}", path
+        known = _NEW
+        note = f"{whole} is left as it is, since it cannot be read: copy the configurations from {path}."
+    merged = jsonc.with_entries(known, "configurations", own, _is_own)
+    merged = jsonc.with_entries(merged, "compounds", [compound], _is_own)
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
     except OSError as error:
         raise CannotWrite(f"cannot write {path}: {error.strerror}.", "Give another file.") from None
-    write_whole(path, json.dumps(merged, indent=4) + "\n")
+    write_whole(path, merged)
     return path, note
 
 
@@ -128,26 +124,20 @@ def _attach(rank: int, port: int) -> dict[str, Any]:
     }
 
 
-def _known(path: str) -> dict[str, Any] | None:
-    """What the file has; nothing if there is none; None: it has comments, or is something else."""
+def _known(path: str) -> str | None:
+    """What the file has, with its comments; that of a new one if there is none; None: it is something else."""
     try:
-        with open(path, encoding="utf-8") as file:
-            known = json.loads(file.read(_LONGEST))
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            text = file.read(_LONGEST)
+        known = jsonc.read(text) if text.strip() else jsonc.read(text := _NEW)
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
+        return _NEW
+    except (OSError, ValueError, RecursionError):
         return None
     lists = ("configurations", "compounds")
-    if not isinstance(known, dict) or not all(isinstance(known.get(name, []), list) for name in lists):
-        return None
-    return cast("dict[str, Any]", known)
+    return text if all(isinstance(known.get(name, []), list) for name in lists) else None
 
 
-def _others(known: Mapping[str, Any], name: str) -> list[Any]:
-    """The entries of a list that are none of ours."""
-    return [one for one in known.get(name, []) if not (isinstance(one, dict) and _is_own(cast("dict[str, Any]", one)))]
-
-
-def _is_own(entry: Mapping[str, Any]) -> bool:
-    name = str(entry.get("name", ""))
+def _is_own(entry: Any) -> bool:
+    name = str(cast("dict[str, Any]", entry).get("name", "")) if isinstance(entry, dict) else ""
     return name == _ALL or (name.startswith(_NAME) and name.removeprefix(_NAME).isdecimal())

@@ -15,6 +15,7 @@ from ddpnb.recording.holds import Hold, is_place
 from ddpnb.recording.recording import Recording
 from ddpnb.render.parting import Partings
 from ddpnb.render.source_lines import SourceLines
+from ddpnb.render.stacks import Stacks, stacks
 from ddpnb.world import debugging
 from ddpnb.world.breakpoints import Breakpoints, Holding
 from ddpnb.world.comparison import Comparison
@@ -294,6 +295,23 @@ class LiveRanks:
         """
         return self._inspection.partings()
 
+    def stacks(self) -> Stacks:
+        """The stacks of all ranks merged into one tree, at this moment: see ``ddpnb.stacks()``; also while they hang.
+
+        Returns:
+            The tree; where ranks differ, its branches name them.
+
+        Raises:
+            WorldError: the World is closed.
+
+        Example:
+            >>> world.stacks()
+            [ranks 0-3] main  train.py:30
+              [ranks 0, 2 and 3] train  train.py:21
+              [culprit: rank 1] evaluate  train.py:12
+        """
+        return stacks(self.snapshot())
+
     def hold(
         self,
         before: str | Iterable[str] = (),
@@ -494,7 +512,7 @@ class LiveRanks:
         Args:
             ranks: which ranks; all by default.
             file: the configuration of VS Code; None: ``.vscode/launch.json`` in the working directory. Other configurations
-                in it are kept; where it cannot be read as JSON, a file beside it is written.
+                and comments in it are kept; where it cannot be read, a file beside it is written.
             timeout: seconds that debugpy may take to start.
 
         Returns:

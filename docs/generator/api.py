@@ -37,9 +37,9 @@ GROUPS = (
     ),
     _group(
         "looking", "Look at ranks",
-        "What `status()`, `evaluate()`, `diff()`, `tensor()`, `compare()`, `lines()` and `partings()` return.",
+        "What `status()`, `evaluate()`, `diff()`, `tensor()`, `compare()`, `stacks()`, `lines()` and `partings()` return.",
         "WorldStatus RankStatus RankState Evaluations Evaluation FrameDiff TensorByRank TensorFacts ValueDifference "
-        "Comparison TensorDifference lines SourceLines partings Partings Parting Way Harmless",
+        "Comparison TensorDifference stacks Stacks lines SourceLines partings Partings Parting Way Harmless",
     ),
     _group(
         "control", "Start, hold, inject, release",

@@ -12,6 +12,7 @@ import pytest
 
 mcp = pytest.importorskip("mcp")
 
+from tests import stepped  # noqa: E402
 from tests.agents.conversation import held  # noqa: E402
 from tests.cli import jobs  # noqa: E402
 from tests.conftest import alive  # noqa: E402
@@ -107,6 +108,50 @@ def test_two_clients_look_at_one_job_which_ends_meanwhile(tmp_path):
 
     found, after = held(conversation())
     assert [one["code"] for one in found["findings"]] == [one["code"] for one in after["findings"]] == ["DDP301"]
+
+
+async def known(client, job, fits):
+    """The status of a job, once it fits."""
+    for _ in range(600):
+        said = await client.call_tool("status", {"job": job}, read_timeout_seconds=90)
+        if fits(said):
+            return said
+        await asyncio.sleep(0.2)
+    raise AssertionError(said.content[0].text)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_a_training_that_an_agent_has_stopped_in_a_step_ends_with_the_same_numbers(tmp_path):
+    """Stop rank 1 in a step, see why its value differs, step three lines, let all continue."""
+    folder, undisturbed = tmp_path / "job", stepped.plain(tmp_path / "plain")
+    folder.mkdir()
+    (folder / "stepped.py").write_text(stepped.SCRIPT)
+    lines = stepped.SCRIPT.splitlines()
+
+    async def conversation():
+        async with mcp.Client(server(folder, "--control", "--evaluate")) as client:
+            job = (await answered(client, "run", command=["stepped.py"], nproc=2, wait=0))["job"]
+            await known(client, job, lambda said: not said.is_error and len(said.structured_content["ranks"]) == 2)
+            asked = {"line": f"stepped.py:{stepped.LINE}", "when": stepped.WHEN, "ranks": [1]}
+            await answered(client, "hold", job=job, wait=0, **asked)
+            (folder / "go").touch()
+            await known(client, job, lambda said: said.structured_content["held"] == [1])
+            await known(client, job, lambda said: said.structured_content["ranks"][0]["state"] == "waiting")
+            shown = await answered(client, "variables", job=job)
+            rows = {row["data"]["name"]: row for row in shown["variables"]}
+            assert rows["scale"]["differs"] and rows["scale"]["data"]["values"] == {"0": "1.0", "1": "2.0"}
+            assert rows["number"]["data"]["values"] == {"0": "7", "1": "7"}
+            for line in stepped.THEN:
+                found = await answered(client, "step", job=job, how="over", ranks=[1], wait=30)
+                assert found["held"] == [1]
+                assert found["ranks"][1]["data"]["place"]["line"] == 1 + lines.index(f"    {line}")
+            await answered(client, "resume", job=job)
+            await known(client, job, lambda said: said.is_error and "ended with status 0" in said.content[0].text)
+            return await answered(client, "diagnose", job=job)
+
+    assert held(conversation(), 300)["outcome"] == "ok"
+    assert stepped.numbers(folder) == undisturbed
 
 
 @pytest.mark.full

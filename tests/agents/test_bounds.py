@@ -26,7 +26,8 @@ def test_a_small_answer_is_whole():
 def test_a_huge_answer_is_cut_and_says_so():
     found = bounded(stacks(4000, 60))
     assert len(json.dumps(found)) <= LONGEST
-    assert "stacks: the first 4 of 4000 are shown" in found["left_out"]
+    assert "stacks: the first 3 of 4000 are shown" in found["left_out"]
+    assert len({*found["left_out"]}) == len(found["left_out"])
 
 
 def test_one_huge_text_does_not_cut_lists():
@@ -36,6 +37,12 @@ def test_one_huge_text_does_not_cut_lists():
     assert len(found["codes"]) == 100
     assert len(found["data"]["text"]) <= 4000
     assert found["left_out"] == ["data.text: 4000 of 400000 characters are shown"]
+
+
+def test_what_was_cut_is_named_without_the_names_of_the_program():
+    frame = answers.FrameData(file="a.py", line=1, function="f", user=True, locals={"ignore_all_rules": "x" * 9000})
+    found = bounded(answers.Stacks(stacks=[answers.StackRow(ranks=[0], data=[frame])], missing=[]))
+    assert found["left_out"] == ["stacks[0].data[0].locals[*]: 4000 of 9000 characters are shown"]
 
 
 def test_no_control_characters_and_no_secrets():

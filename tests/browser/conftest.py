@@ -120,7 +120,7 @@ def server(tmp_path_factory):
         cwd=work, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     lab = Lab(f"http://127.0.0.1:{port}", work, settings)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     try:
         while True:
             try:

@@ -7,84 +7,60 @@ import sys
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import LONG_MS, check_access, of, picture
+from tests.browser.conftest import LONG_MS, check_access, of, picture, unfold
+from tests.stepped import LINE, SCRIPT, THEN, WHEN, numbers, plain
 
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.full,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(sys.version_info < (3, 12), reason="Python stops at single lines from 3.12 on"),
 ]
-SCRIPT = """import os
-import time
-
-import torch
-import torch.distributed as dist
-
-
-def step(model, optimizer, rank, number):
-    batch = torch.ones(4) * (number + 1)
-    scale = 2.0 if rank == 1 else 1.0
-    loss = model(batch).mean() * scale
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    dist.all_reduce(loss)
-    return loss.item()
-
-
-def main():
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    rank = dist.get_rank()
-    model = torch.nn.Linear(4, 2)
-    optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    number = 0
-    while not os.path.exists("enough") or number < 20:
-        loss = step(model, optimizer, rank, min(number, 19))
-        number += 1
-        time.sleep(0.02)
-    print("done", flush=True)
-
-
-main()
-"""
-LINE = 1 + SCRIPT.splitlines().index("    loss = model(batch).mean() * scale")
 CELLS = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nworld.run('stepped.py', stream=None)\nddpnb.show(world{})"
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The numbers of the training without a debugger."""
+    return plain(tmp_path_factory.mktemp("plain") / "job")
+
+
 @pytest.mark.parametrize("theme", ["Light", "Dark"])
-def test_a_rank_is_stopped_at_a_line_stepped_and_released_by_mouse(lab, page, theme):
+def test_a_rank_is_stopped_at_a_line_stepped_and_released_by_mouse(lab, page, theme, undisturbed):
     side = theme == "Dark"
     (lab.work / "stepped.py").write_text(SCRIPT)
-    (lab.work / "enough").unlink(missing_ok=True)
+    for name in ("go", "numbers0", "numbers1"):
+        (lab.work / name).unlink(missing_ok=True)
     lab.open(page, lab.write("stepped.ipynb", CELLS.format(", where='right'" if side else "")), theme)
-    page.set_viewport_size({"width": 1000, "height": 700} if side else {"width": 1250, "height": 1400})
+    page.set_viewport_size({"width": 1000, "height": 700} if side else {"width": 1400, "height": 1400})
     lab.run_all(page)
     board, panel = of(page, "rank board"), of(page, "rank panel")
     board.get_by_role("button", name="rank 1:").click(timeout=LONG_MS)
-    expect(panel.get_by_role("list", name="call stack of rank 1")).to_be_visible()
+    expect(panel.get_by_role("list", name="call stack of rank 1")).to_be_visible(timeout=LONG_MS)
+    expect(panel.get_by_role("button", name="over")).to_have_attribute("aria-disabled", "true")
+    expect(panel.get_by_role("button", name="over")).to_have_attribute("title", "step to the next line of this function (F10). Not now: not held: rank 1; hold stops at the next collective.")  # fmt: skip
 
-    panel.get_by_role(
-        "button", name="hold", exact=True
-    ).click()  # it may be anywhere: at its next call it shows the step
-    step = panel.get_by_role("button", name="step …").or_(panel.get_by_role("button", name="step stepped.py"))
-    step.first.click()
-    panel.get_by_role("button", name=f"hold rank 1 at line {LINE}").click()
-    expect(panel.get_by_role("button", name=f"remove the hold at line {LINE}")).to_have_attribute(
-        "aria-pressed", "true"
-    )
-    panel.get_by_role("button", name="resume").click()
+    margin = panel.get_by_role("button", name=f"hold rank 1 at line {LINE}")
+    margin.click(button="right")
+    expect(panel.get_by_label("when", exact=True)).to_be_focused()
+    picture(page, f"rank-panel-form-{theme}")
+    panel.get_by_label("when", exact=True).fill(WHEN)
+    panel.get_by_role("button", name="hold", exact=True).last.click()
+    remove = panel.get_by_role("button", name=f"remove the hold at line {LINE}")
+    expect(remove).to_have_attribute("data-mark", "armed if")
+    (lab.work / "go").touch()
     current = panel.locator("tr[aria-current]").first
-    expect(current).to_contain_text("loss = model(batch).mean() * scale")
+    expect(current).to_contain_text("loss = model(batch).mean() * scale", timeout=LONG_MS)
     expect(board.get_by_role("button", name="rank 1:")).to_contain_text(f"line {LINE} of stepped.py")
     expect(board.get_by_role("button", name="rank 0:")).to_contain_text("waiting")  # in its next collective
+    expect(remove).to_have_attribute("data-mark", "held if")
 
     panel.get_by_label("only what differs between ranks").check()
     differs = panel.get_by_role("table", name="variables of step")
     expect(differs.get_by_role("row").filter(has_text="scale")).to_contain_text("2.0")
-    expect(differs.get_by_role("row").filter(has_text="batch")).to_have_count(0)
+    expect(differs.get_by_role("row").filter(has_text="number")).to_have_count(0)
     panel.get_by_label("only what differs between ranks").uncheck()
+    expect(differs.get_by_role("row").filter(has_text="number")).to_contain_text("7")
     panel.get_by_role("button", name="batch", exact=True).click()
     expect(panel.get_by_role("img", name="finite elements in").first).to_be_visible()
     panel.get_by_label("expression", exact=True).fill("scale * 10")
@@ -96,11 +72,11 @@ def test_a_rank_is_stopped_at_a_line_stepped_and_released_by_mouse(lab, page, th
     tops = "panel => panel.querySelector('.listing').getBoundingClientRect().top - panel.getBoundingClientRect().top"
     before = panel.evaluate(tops)
     panel.get_by_role("button", name="over").click()
-    expect(current).to_contain_text("loss.backward()")
-    page.keyboard.press("F10")
-    expect(current).to_contain_text("optimizer.step()")
-    page.keyboard.press("F10")
-    expect(current).to_contain_text("optimizer.zero_grad()")
+    expect(current).to_contain_text(THEN[0])
+    for line in THEN[1:]:
+        page.keyboard.press("F10")
+        expect(current).to_contain_text(line)
+    expect(panel.get_by_role("button", name="over")).to_be_focused()
     assert panel.evaluate(tops) == before  # nothing moves when an answer comes
     panel.get_by_label("beside it").select_option("0")
     expect(panel.get_by_role("list", name="call stack of rank 0")).to_be_visible()
@@ -109,13 +85,20 @@ def test_a_rank_is_stopped_at_a_line_stepped_and_released_by_mouse(lab, page, th
     panel.locator(".columns").scroll_into_view_if_needed()
     picture(page, f"rank-panel-two-{theme}")
 
-    (lab.work / "enough").touch()
-    panel.get_by_role("button", name=f"remove the hold at line {LINE}").first.click()
-    expect(panel.get_by_role("button", name=f"hold rank 1 at line {LINE}").first).to_have_attribute(
-        "aria-pressed", "false"
-    )
+    unfold(page, "Hold and step")
+    held = of(page, "hold and step").get_by_role("list", name="armed holds").get_by_role("listitem")
+    expect(held).to_contain_text(f"stepped.py:{LINE} when {WHEN} on rank 1: armed")
+    held.get_by_role("button", name="disable").click()
+    expect(held).to_contain_text("disabled")
+    expect(remove.first).to_have_attribute("data-mark", "off if")
+    held.scroll_into_view_if_needed()
+    picture(page, f"rank-panel-holds-{theme}")
+    remove.first.click()
+    expect(held).to_have_count(0)
+    expect(margin.first).to_have_attribute("aria-pressed", "false")
     panel.get_by_label("buttons and holds act on").select_option("all")
     panel.get_by_role("button", name="over").focus()
     page.keyboard.press("F5")
     expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: OK", timeout=LONG_MS)
     assert page.get_by_role("button", name="rank 1:").count() == 1  # F5 has not loaded the page again
+    assert numbers(lab.work) == undisturbed

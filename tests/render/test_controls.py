@@ -8,6 +8,7 @@ from ddpnb.recording.calls import OPERATIONS
 from ddpnb.render import answers, controls
 from ddpnb.render.answers import Answer
 from ddpnb.render.controls import Head
+from ddpnb.render.margin import Mark
 from tests.render.reading import HOSTILE, Reading, harmless
 
 IDLE = Head("world", "4 ranks on cpu with gloo", "idle")
@@ -124,7 +125,7 @@ def test_nothing_that_is_said_is_taken_for_html(hostile):
     harmless(controls.head(Head(short, short, short, short, (short,), answer=Answer((short,), hostile, bad=True))))
     harmless(answers.html(Answer((short,), hostile)))
     harmless(controls.launcher(4, ["gloo"], [(short, hostile)], busy=short, said=hostile))
-    harmless(controls.hold(4, [hostile], enabled=True))
+    harmless(controls.hold(4, [(hostile, Mark(when=hostile))], enabled=True))
     harmless(controls.runs({short: [(short, short, short)]}, [short], enabled=True, going=True))
     harmless(controls.picture(b"x", short))
 
@@ -219,9 +220,13 @@ def test_the_conditions_of_a_hold():
 
 
 def test_every_hold_that_is_armed_can_be_removed():
-    page = Reading(controls.hold(2, ["hold all_reduce", "hold barrier"], enabled=True))
-    assert [values["number"] for action, values in page.actions if action == "unhold"] == ["0", "1"]
+    holds = [("hold all_reduce", Mark()), ("hold at t.py:3", Mark(held=(1,))), ("hold barrier", Mark(on=False))]
+    page = Reading(controls.hold(2, holds, enabled=True))
+    for action in ("unhold", "switch hold"):
+        assert [values["number"] for name, values in page.actions if name == action] == ["0", "1", "2"]
     assert "armed holds" in page.labels
+    for words in ("hold all_reduce: armed disable", "t.py:3: holds rank 1 disable", "barrier: disabled enable"):
+        assert words in " ".join(page.text.split())
 
 
 def test_in_a_world_that_is_closed_nothing_can_be_held():

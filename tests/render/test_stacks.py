@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from ddpnb.errors import UsageError
 from ddpnb.recording.stacks import Frame
 from ddpnb.render import as_html, as_text, stacks
 from ddpnb.render.views.merged_stacks import Branch, merge
 from tests.render.reading import HOSTILE, Reading, harmless
-from tests.rules.recordings import Rank, record
+from tests.rules.recordings import Rank, Script, record
 
 MAIN = Frame("…/user/train.py", 90, "main")
 STEP = Frame("…/user/train.py", 40, "step")
@@ -108,3 +109,16 @@ def test_nothing_of_a_rank_is_taken_for_html(hostile, user):
 def test_the_deepest_tree_that_merging_gives():
     deep = tree((*(Frame("/t.py", n, "recurse") for n in range(5000)), STEP), (MAIN,))
     assert "step" in Reading(html(deep)).text and "step" in text(deep)
+
+
+def test_the_stacks_of_a_recording_show_themselves_and_name_the_culprits():
+    script = Script("def main(rank):\n    all_reduce(x)   # reduce\n")
+    waits = Rank(0, 2).waits("all_reduce", script.at("reduce")).has_stack(MAIN, STEP)
+    found = stacks.stacks(record(waits, Rank(1, 2).finishes().has_stack(MAIN, EVAL), script=script))
+    assert found.branches and found.culprits == {1}
+    assert "culprit: rank 1" in found._repr_html_() and "[culprit: rank 1]" in str(found)
+
+
+def test_anything_else_than_a_recording_is_refused():
+    with pytest.raises(UsageError, match=r"stacks\(\) takes a Recording"):
+        stacks.stacks("hang.ddpnb")

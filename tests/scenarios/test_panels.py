@@ -16,7 +16,7 @@ import ddpnb
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.notebook.dashboard import Dashboard
-from ddpnb.render.source_lines import named
+from ddpnb.render.margin import named
 from tests.conftest import VICTIMS, alive
 from tests.notebook.waiting import until_done
 from tests.render.reading import Reading
@@ -359,6 +359,103 @@ def test_a_rank_that_stops_at_a_line_is_stepped_in_its_panel(desk):
     desk.clicks("rank", "rank resume")
     desk.is_at("last run: OK")
     desk.clicks("rank", "unwatch", path="6 * 7")
+    desk.does("rank close")
+
+
+def test_the_hold_of_a_line_has_conditions_and_is_switched_off_and_on(desk):
+    panel, shown = desk.dashboard.rank.widget, desk.dashboard
+    line = 1 + next(number for number, line in enumerate(Path(PACED).read_text().splitlines()) if "all_reduce" in line)
+    of, form = {"file": named(PACED), "line": line}, shown.parts["hold"].widget
+    desk.does("hold")
+    desk.does("run", script=PACED, arguments="6")
+    desk.is_at("held")
+    desk.does("rank", rank=1)
+    desk.until(lambda: f"hold rank 1 at line {line}" in panel.html)
+    desk.clicks("rank", "arm edit", **of)
+    desk.clicks("rank", "arm with", **of, when="step ==", count="1")
+    desk.says("rank", "is not a valid expression")
+    assert "arm close" in panel.html  # what was written can be changed
+    desk.is_done()
+    desk.clicks("rank", "arm with", **of, when="step == 3", count="1")
+    desk.until(lambda: any(one.hold.when for one in shown.actions.holds))
+    assert "arm close" not in panel.html
+    desk.is_done()
+    desk.sees(form, "when step == 3 on rank 1: armed")
+    for state in ("disabled", "armed"):
+        desk.clicks("rank", "arm switch", **of)
+        desk.is_done()
+        desk.sees(form, f"when step == 3 on rank 1: {state}")
+    desk.does("resume")  # the hold before every call ends with it
+    desk.sees(form, "when step == 3 on rank 1: holds rank 1")
+    desk.clicks("rank", "watch", expression="step")
+    desk.until(lambda: "step: rank" in panel.text and "rank 1 3" in panel.text)
+    desk.is_done()
+    desk.clicks("rank", "arm", **of)
+    desk.until(lambda: not shown.actions.listed)
+    desk.is_done()
+    desk.does("resume")
+    desk.is_at("last run: OK")
+    desk.clicks("rank", "unwatch", path="step")
+    desk.does("rank close")
+
+
+HOSTILE = """
+import math
+import torch
+import torch.distributed as dist
+
+class Long:
+    def __repr__(self):
+        return "<script>alert(1)</script>" * 40_000
+
+class Raises:
+    def __getattr__(self, name):
+        raise RuntimeError("</td><script>alert(2)</script>")
+    def __repr__(self):
+        raise RuntimeError("<img src=x onerror=alert(3)>")
+
+def work():
+    long, raises = Long(), Raises()
+    html = {"<img src=x onerror=alert(4)>": "</table><script>alert(5)</script>", "b": [long, raises]}
+    many = {number: str(number) for number in range(100_000)}
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    nan, meta = torch.full((4,), math.nan), torch.empty(3, device="meta")
+    text = "<b>" * 300_000
+    total = torch.ones(1)
+    dist.all_reduce(total)  # here
+
+dist.init_process_group("gloo")
+work()
+"""
+
+
+def test_whatever_the_values_of_a_rank_are_its_panel_shows_them(desk, tmp_path):
+    """Huge, deep, HTML, without data, or such that looking at them raises: bounded and escaped."""
+    path, panel = tmp_path / "values.py", desk.dashboard.rank.widget
+    path.write_text(HOSTILE)
+    line = 1 + next(number for number, line in enumerate(HOSTILE.splitlines()) if "# here" in line)
+    desk.does("hold line", file=path, line=line, ranks=1)
+    desk.does("run", script=path)
+    desk.until(lambda: panel.chosen == 1 and f"remove the hold at line {line}" in panel.html)
+    names = ("html", "html['b']", "many", "deep", "deep[0]", "nan", "meta", "raises", "long")
+    for name in names:
+        desk.clicks("rank", "open", path=name)
+        desk.until(lambda name=name: panel.opened.get(name) is not None)
+    watched = ("long", "raises", "raises.x", "many", "deep", "nan", "meta", "text", "html", "[long] * 9")
+    for expression in watched:
+        desk.clicks("rank", "watch", expression=expression)
+    desk.until(lambda: panel.values is not None and len(panel.values.rows) == len(watched))
+    desk.is_done()
+    found = Reading(panel.html)
+    assert len(panel.html) < 300_000 and {"script", "img"}.isdisjoint(name for name, _ in found.tags)
+    assert "onerror=alert(4)" in found.text and "and 99" in found.text  # text, and bounded
+    assert all(len(value) < 3000 for row in panel.values.rows for value in row.values.values())
+    for expression in watched:
+        desk.clicks("rank", "unwatch", path=expression)
+    desk.does("resume")
+    desk.is_at("last run: OK")
     desk.does("rank close")
 
 

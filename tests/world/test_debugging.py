@@ -15,7 +15,8 @@ from ddpnb.recorder.holds import ide
 from ddpnb.recorder.holds.breakpoints import Gate
 from ddpnb.recorder.stacks.own_threads import leave_own_threads_alone, own_thread
 from ddpnb.recording import verbs
-from ddpnb.world import debugging
+from ddpnb.world import debugging, jsonc
+from tests import stepped as stepped_script
 from tests.cli.commands import assert_all_ended, begin, end_begun
 from tests.cli.jobs import end, wait_for_job
 from tests.dap import DapClient, clients
@@ -76,8 +77,82 @@ def test_the_configurations_of_others_are_kept_and_those_of_an_earlier_job_repla
     assert [one["configurations"] for one in made["compounds"]] == [["ddpnb: rank 0"]]
 
 
-@pytest.mark.parametrize("text", ['{ // mine\n "configurations": []}', "[]", '{"configurations": 3}', "\x00"])
-def test_a_file_that_is_no_plain_json_is_left_as_it_is(tmp_path, text):
+COMMENTED = """{
+    // Use IntelliSense: "configurations": [ }
+    "version": "0.2.0", /* mine */
+    "configurations": [
+        {
+            "name": "train, // not a comment",
+            "type": "debugpy", "request": "launch", // run it
+        }, // the last one
+    ],
+    "inputs": [],
+}
+"""
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_file_with_comments_keeps_them_and_all_else(tmp_path, newline):
+    path = tmp_path / "launch.json"
+    given = COMMENTED.replace("\n", newline)
+    path.write_bytes(b"\xef\xbb\xbf" + given.encode())
+    for ports in ({0: 1, 1: 2, 2: 3}, {0: 7, 1: 8}):
+        assert written(path, ports) == (str(path), "")
+    text = path.read_bytes().decode()
+    assert [line for line in given.split(newline) if line.rstrip(",") not in text] == []
+    made = jsonc.read(text)
+    assert [one["name"] for one in made["configurations"]] == [
+        "train, // not a comment", "ddpnb: rank 0", "ddpnb: rank 1",
+    ]  # fmt: skip
+    assert [one["connect"]["port"] for one in made["configurations"][1:]] == [7, 8]
+    assert [one["configurations"] for one in made["compounds"]] == [["ddpnb: rank 0", "ddpnb: rank 1"]]
+    assert text.count("ddpnb: all ranks") == 1 and made["inputs"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "{}", "{ // nothing\n}", '{"configurations":[]}', '{"configurations":[ /* none */ ],}',
+        '{"compounds": [{"name": "ddpnb: all ranks"}], "configurations": [1, {"name": "ddpnb: rank 9"}, 2]}',
+        '{"configurations": [{"name": "ddpnb: rank 9"} // ours\n, {"name": "x"}]}',
+        '{"configurations": [// mine\n {"name": "ddpnb: rank 9"}, {"name": "x"}]}',
+    ],
+)  # fmt: skip
+def test_whatever_the_file_was_it_has_the_ranks_once(tmp_path, text):
+    path = tmp_path / "launch.json"
+    path.write_text(text)
+    others = [one for one in jsonc.read(text or "{}").get("configurations", []) if not debugging._is_own(one)]
+    for _ in range(2):
+        assert written(path) == (str(path), "")
+        made = jsonc.read(path.read_text())
+        assert made["configurations"][: len(others)] == others
+        assert [one["name"] for one in made["configurations"][len(others) :]] == ["ddpnb: rank 0", "ddpnb: rank 1"]
+        assert [one["name"] for one in made["compounds"]] == ["ddpnb: all ranks"]
+
+
+# What an attach configuration of VS Code's extension "Python Debugger" may have: its package.json.
+ATTACH = {
+    "name", "type", "request", "connect", "listen", "host", "port", "processId", "justMyCode", "pathMappings",
+    "subProcess", "redirectOutput", "showReturnValue", "django", "jinja", "logToFile", "presentation", "preLaunchTask",
+    "postDebugTask", "internalConsoleOptions", "autoReload", "clientOS",
+}  # fmt: skip
+
+
+def test_the_configuration_is_what_vs_code_takes(tmp_path):
+    path = tmp_path / "launch.json"
+    written(path)
+    made = json.loads(path.read_text())
+    assert made["version"] == "0.2.0"
+    for one in made["configurations"]:
+        assert {*one} <= ATTACH and (one["type"], one["request"]) == ("debugpy", "attach")
+        assert {*one["connect"]} == {"host", "port"} and isinstance(one["connect"]["port"], int)
+        assert {"port", "processId", "listen"}.isdisjoint(one), "only one way to connect may be given"
+        assert "pathMappings" not in one, "a rank of this host has the files of this host"
+    assert {*made["compounds"][0]} == {"name", "configurations", "stopAll"}
+
+
+@pytest.mark.parametrize("text", ['{ /* mine "configurations": []}', "[]", '{"configurations": 3}', "\x00", "[" * 9000])
+def test_a_file_that_is_no_json_is_left_as_it_is(tmp_path, text):
     path = tmp_path / "launch.json"
     path.write_text(text)
     beside, note = written(path)
@@ -189,6 +264,41 @@ def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
     assert process.returncode == 0, said
     assert [(folder / f"total{rank}").read_text() for rank in (0, 1)] == [str(4.0 * (1990 + 1991))] * 2
     assert json.loads((folder / "found.json").read_text())["findings"] == []
+
+
+@pytest.mark.full
+def test_a_training_that_an_ide_has_stopped_in_a_step_ends_with_the_same_numbers(tmp_path):
+    """By the configuration as it is written: stop rank 1 in a step, see why its value differs, step three lines, continue."""
+    folder, undisturbed = tmp_path / "job", stepped_script.plain(tmp_path / "plain")
+    folder.mkdir()
+    script, lines = folder / "stepped.py", stepped_script.SCRIPT.splitlines()
+    script.write_text(stepped_script.SCRIPT)
+    process = begin("run", "--fork", "-n", "2", "stepped.py", cwd=folder)
+    try:
+        found = wait_for_job(process)
+        with package.attach(found) as attached:
+            shown = attached.debugpy(file=folder / "launch.json")
+            own = json.loads((folder / "launch.json").read_text())["configurations"]
+            assert {one["connect"]["port"] for one in own} == {*shown.ports.values()}
+            with clients(shown.ports) as made:
+                made[0].attach(script, **own[0])
+                assert made[1].attach(script, stepped_script.LINE, when=stepped_script.WHEN, **own[1]) == [True]
+                (folder / "go").touch()
+                thread, _ = made[1].stopped()
+                known = made[1].variables(made[1].stack(thread)[0])
+                assert (known["number"], known["scale"]) == ("7", "2.0")
+                wait_until(lambda: attached.status()[0].state == "waiting")
+                assert "scale" in {row.name for row in attached.diff().found.differing}
+                for line in stepped_script.THEN:
+                    stepped(made[1], thread, 1 + lines.index(f"    {line}"))
+                made[1].breakpoints(script)
+                made[1].ask("continue", threadId=thread)
+                said = process.communicate(timeout=120)[1]
+    finally:
+        end(process)
+        end_begun()
+    assert process.returncode == 0, said
+    assert stepped_script.numbers(folder) == undisturbed
 
 
 @pytest.mark.full

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpnb.notebook.part import Context, Part
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.render import controls
+from ddpnb.render.margin import Mark
 
 _PLACES = ("step", "evaluate")  # of the answers of the second and the third form
 
@@ -18,7 +19,7 @@ class HoldAndStep(Part[Fragment]):
         self._of: object = None  # what is shown
 
     def refresh(self, head: controls.Head) -> None:
-        armed = [str(one) for one in self.context.actions.holds]
+        armed = [(str(one), Mark(one.on, held)) for one, held in self.context.holds()]
         answered = [self.context.tasks.answer(place) for place in (self.name, *_PLACES)]
         of = self.context.world.size, armed, head.alive, answered
         if of != self._of:

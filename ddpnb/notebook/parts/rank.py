@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
+from ddpnb.errors import UsageError
+from ddpnb.notebook import asked
 from ddpnb.notebook.live import Picture
 from ddpnb.notebook.part import Context, Part
 from ddpnb.notebook.parts.rank_values import RankValues
 from ddpnb.notebook.widgets.rank_panel import RankPanel
 from ddpnb.recording.events.runs import Held
 from ddpnb.recording.findings import Diagnosis
-from ddpnb.recording.holds import Place
+from ddpnb.recording.holds import Hold
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Recording
 from ddpnb.render.controls import Head
+from ddpnb.render.margin import Mark
 from ddpnb.render.rank_panel import Controls
-from ddpnb.render.source_lines import named
 from ddpnb.render.views import board as boards
 from ddpnb.render.views.board import Tile
 
+_AGAIN_S = 1.0
 _STANDS = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
 _STEPS = {"rank over": "over", "rank into": "into", "rank out": "out", "rank call": "collective"}
 
@@ -31,6 +35,7 @@ class RankDebugger(Part[RankPanel]):
         self.widget = RankPanel(on_action=self.take, controls=self._controls)
         self.values = RankValues(context, self.widget)
         self._read_at: object = None  # where the ranks stood when they were read
+        self._asked_at = 0.0  # when a rank without a stack was asked for one
         self._closed = False  # somebody has closed the panel in this run
         self._by_itself = False  # it has opened without anybody asking for this rank
 
@@ -70,6 +75,16 @@ class RankDebugger(Part[RankPanel]):
         if tiles and len(stand) == len(tiles) and self._place(picture.recording) != self._read_at:
             self._read_at = self._place(picture.recording)
             self.context.ask()
+        elif self._is_empty() and time.monotonic() - self._asked_at > _AGAIN_S:
+            self._asked_at = time.monotonic()
+            self.context.ask()
+
+    def _is_empty(self) -> bool:
+        """Whether the rank was not in the program yet when it was read, and runs."""
+        rank = self.widget.chosen
+        tile = self.widget.tile_of(rank) if rank is not None else None
+        runs = tile is not None and tile.state is RankState.COMPUTING
+        return rank is not None and runs and not self.widget.has_frames(rank)
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
         if self.context.shown is not None:
@@ -111,7 +126,7 @@ class RankDebugger(Part[RankPanel]):
             held=any(
                 tile is not None and tile.state is RankState.HELD for tile in map(self.widget.tile_of, self._whom())
             ),
-            armed=self._armed(),
+            marks=self._marks(),
             names=self.values.names,
             answer=context.tasks.answer(self.name),
         )
@@ -135,6 +150,8 @@ class RankDebugger(Part[RankPanel]):
             "rank hold": lambda: self._do("hold at"),
             "rank look": self.context.ask,
             "arm": lambda: self._arm(values),
+            "arm with": lambda: self._arm(values, with_conditions="1"),
+            "arm switch": lambda: self._arm(values, switch="1"),
             "watch": lambda: self._watch(values.get("expression", "")),
             "unwatch": lambda: self.values.unwatch(values.get("path", "")),
         }
@@ -153,20 +170,36 @@ class RankDebugger(Part[RankPanel]):
             self._read_at = None  # it may stop at the same place again
         self.context.actions.take(action, {"ranks": ranks, **more}, self.name)
 
-    def _arm(self, values: Mapping[str, str]) -> None:
-        """Arm a hold at a line that is shown, or remove it."""
-        files = [file for file in self.widget.recording.sources if named(file) == values.get("file")]
-        if files:
-            self._do("hold line", file=files[0], line=values.get("line", ""))
+    def _arm(self, values: Mapping[str, str], **how: str) -> None:
+        """Arm a hold at a line that is shown, also with conditions; switch it off or on; or remove it."""
+        file, given = self.widget.file_of(values), {name: values.get(name, "") for name in ("line", "when", "count")}
+        if not file:
+            return
+        self._do("hold line", file=file, **given, **how)
+        if "switch" not in how and not ("with_conditions" in how and _is_wrong(given)):
+            self.widget.take("arm close", {})
 
-    def _armed(self) -> frozenset[tuple[str, int]]:
-        """The lines of the files in which the ranks are, that have a hold."""
-        held = [one.hold.line for one in self.context.actions.holds]
-        places = [Place.read(line) for line in held if line]
-        return frozenset((file, one.line) for file in self.widget.files for one in places if one.is_of(file))
+    def _marks(self) -> dict[tuple[str, int], Mark]:
+        """The holds of the lines of the files in which the ranks are."""
+        found: dict[tuple[str, int], Mark] = {}
+        for one, held in self.context.holds():
+            hold, line = one.hold, one.place.line
+            for file in self.widget.files:
+                if one.is_at(file, line):
+                    found[file, line] = Mark(one.on, held, hold.when or hold.differs, hold.count)
+        return found
 
     def _watch(self, expression: str) -> None:
-        self.context.tasks.start("watching", lambda: self.values.watch(expression.strip()), self.name)
+        self.context.tasks.start("watching", lambda: self.values.watch(expression.strip()), self.name, again=True)
+
+
+def _is_wrong(given: Mapping[str, str]) -> bool:
+    """Whether these conditions of a hold cannot be armed: their form then stays."""
+    try:
+        Hold(when=given["when"].strip(), count=asked.whole(given, "count") or 1)
+    except UsageError:
+        return True
+    return False
 
 
 def _place(tile: Tile | None, taken_ns: int) -> object:

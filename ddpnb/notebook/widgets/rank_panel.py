@@ -12,6 +12,7 @@ from ddpnb.notebook.widgets.view import Action
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
 from ddpnb.render import rank_panel, variables
+from ddpnb.render.margin import named
 from ddpnb.render.rank_panel import Column, Controls
 from ddpnb.render.variables import Inside
 from ddpnb.render.views import board as boards
@@ -51,6 +52,7 @@ class RankPanel(Fragment):
         self._controls = controls
         self._tiles: Sequence[Tile] = ()
         self._now = _NOTHING  # with the last calls
+        self.edited: tuple[str, int] = ("", 0)  # the line of whose hold the conditions are shown
         self._frame: dict[int, int] = {}  # that was chosen on a rank, counted from the innermost
         self._differing = False
         self._drawing = threading.RLock()  # pictures, answers and clicks come on different threads
@@ -78,6 +80,10 @@ class RankPanel(Fragment):
         """The files of the chosen frames."""
         sites = [self._column(rank).site for rank in self.ranks]
         return tuple(dict.fromkeys(site.file for site in sites if site is not None))
+
+    def file_of(self, values: Mapping[str, str]) -> str:
+        """The file that the page names, if its text is shown here; else an empty text."""
+        return next((file for file in self.recording.sources if named(file) == values.get("file")), "")
 
     def has_frames(self, rank: int) -> bool:
         """Whether the rank was in a function of the user's."""
@@ -135,6 +141,7 @@ class RankPanel(Fragment):
             self._differing,
             self.values,
             controls,
+            self.edited,
         )
 
     def _column(self, rank: int) -> Column:
@@ -168,6 +175,8 @@ class RankPanel(Fragment):
             "rank whom": lambda: self._act_on(values.get("whom", "")),
             "frame": lambda: self._choose_frame(values),
             "open": lambda: self._toggle(values.get("path", "")),
+            "arm edit": lambda: self._edit(self.file_of(values), values.get("line", "")),
+            "arm close": lambda: self._edit("", ""),
         }.get(action)
         if does is None:
             return False
@@ -192,6 +201,11 @@ class RankPanel(Fragment):
             self._frame[rank] = int(number)
             if rank == self.chosen:
                 self.opened.clear()
+
+    def _edit(self, file: str, line: str) -> None:
+        """Show the conditions of the hold of this line, or no longer."""
+        asked = (file, int(line)) if file and line.isdecimal() and len(line) < 10 else ("", 0)
+        self.edited = ("", 0) if asked == self.edited else asked
 
     def _toggle(self, path: str) -> None:
         if path in self.opened:

@@ -95,9 +95,17 @@ def _of_process(pid: int) -> list[FoundJob]:
     mine = [job for job in jobs if pid in job.ranks.values()]
     if mine or jobs:
         return mine or jobs
-    below = {pid, *(child.pid for child in process.children(recursive=True))}
-    recorded = [job for job in _recorded_jobs() if below & {*job.ranks.values()}]
     try:
-        return recorded or unrecorded_jobs_of(pid)
+        return recorded_below(process) or unrecorded_jobs_of(pid)
     except psutil.NoSuchProcess:
         raise UsageError(f"process {pid} has just ended.", _HINT) from None
+
+
+def recorded_below(process: psutil.Process) -> list[FoundJob]:
+    """The recorded process groups with ranks among this process and those that it has started.
+
+    Raises:
+        psutil.NoSuchProcess: it has ended.
+    """
+    below = {process.pid, *(child.pid for child in process.children(recursive=True))}
+    return [job for job in _recorded_jobs() if below & {*job.ranks.values()}]

@@ -12,7 +12,7 @@ from ddpnb.notebook.widgets.view import module
 from ddpnb.recording.calls import NO_SITE
 from ddpnb.recording.stacks import Frame
 from ddpnb.render.answers import Answer
-from ddpnb.render.source_lines import named
+from ddpnb.render.margin import Mark, named
 from ddpnb.render.views.frame_variables import Row, SideBySide
 from tests.notebook.widgets.standin import load, page_in, show
 from tests.render.rank_panels import SCRIPT, moment, panel
@@ -129,13 +129,48 @@ def test_steps_need_a_held_rank_and_keep_the_focus_without_one():
 
 
 def test_a_click_in_the_margin_says_whom_it_holds_and_an_armed_line_is_pressed():
-    found = panel(armed=frozenset({(FILE, REDUCE), ("/other.py", FORWARD)}))
+    found = panel(marks={(FILE, REDUCE): Mark(), ("/other.py", FORWARD): Mark()})
     by_line = {int(values["line"]): values for values in sends(found, "arm")}
     assert by_line[FORWARD]["file"] == named(FILE)
     assert f"hold rank 1 at line {FORWARD}" in seen(found).labels
     assert f"remove the hold at line {REDUCE}" in seen(found).labels
     found.take("rank whom", {"whom": "all"})
     assert f"hold all ranks at line {FORWARD}" in seen(found).labels
+
+
+def test_a_mark_in_the_margin_says_the_state_and_the_conditions_of_a_hold():
+    marks = {(FILE, REDUCE): Mark(held=(0, 2)), (FILE, FORWARD): Mark(on=False, when="step == 5", count=3)}
+    known = {one["data-line"]: one for one in seen(panel(marks=marks)).all("button") if one.get("data-mark")}
+    assert known[str(REDUCE)]["data-mark"] == "held" and "holds ranks 0 and 2" in known[str(REDUCE)]["title"]
+    off = known[str(FORWARD)]
+    assert off["data-mark"] == "off if" and "(disabled when step == 5 from time 3 on)" in off["title"]
+    assert all("right click" in one["title"] for one in known.values())
+
+
+def test_the_conditions_of_a_hold_stand_in_a_form_below_its_line():
+    found = panel(marks={(FILE, REDUCE): Mark(when="step == 5", count=3)})
+    line = {"file": named(FILE), "line": str(REDUCE)}
+    found.take("arm edit", line)
+    assert {"when", "from time", f"hold of rank 1 at line {REDUCE}"} <= seen(found).labels
+    fields = {one["name"]: one["value"] for one in seen(found).all("input") if one.get("name") in ("when", "count")}
+    assert fields == {"when": "step == 5", "count": "3"}
+    sent = [name for name, values in seen(found).actions if values.items() >= line.items()]
+    assert sent == ["arm", "arm with", "arm switch", "arm", "arm close"]
+    for action in ("arm edit", "arm close"):
+        found.take("arm edit", line) if action == "arm close" else None
+        found.take(action, line)
+        assert not sends(found, "arm close")
+    found.take("arm edit", {"file": "other", "line": "1"})
+    assert found.edited == ("", 0)
+
+
+def test_a_step_that_is_not_possible_says_why():
+    def titles(**controls):
+        return {one["title"] for one in seen(panel(**controls)).all("button") if one.get("aria-disabled")}
+
+    assert titles(held=True) == set() and len(titles()) == 5
+    assert all("Not now: not held: rank 1; hold stops" in title for title in titles())
+    assert all("no longer followed" in title for title in titles(alive=False, held=True))
 
 
 def test_it_says_that_the_rank_has_moved_since_unless_an_answer_stands_there():
@@ -212,6 +247,40 @@ def test_a_step_that_is_not_possible_is_not_sent_and_the_page_is_not_loaded_agai
         page.get_by_role("button", name="over").click(force=True)
         assert page.evaluate("sent") == [] and page.evaluate("window.kept")
         expect(page.get_by_role("button", name="over")).to_be_focused()
+
+
+@pytest.mark.browser
+def test_the_margin_asks_for_conditions_by_mouse_and_by_keyboard(chromium):
+    line = {"file": named(FILE), "line": str(FORWARD)}
+    with page_in(chromium) as page:
+        shown = panel()
+        show(page, shown)
+        button = page.get_by_role("button", name=f"hold rank 1 at line {FORWARD}", exact=True)
+        button.click()
+        button.click(button="right")
+        button.click(modifiers=["Shift"])
+        button.click(modifiers=["Alt"])
+        button.focus()
+        page.keyboard.press("Shift+F9")
+        page.get_by_label("search variables").focus()
+        page.keyboard.press("Shift+F9")  # of the current line
+        sent = [(one["action"], {name: one["values"][name] for name in line}) for one in page.evaluate("sent")]
+        assert sent == [("arm", line), *[("arm edit", line)] * 5]
+        shown.take("arm edit", line)
+        page.evaluate("(html) => model.set('html', html)", shown.html)
+        expect(page.get_by_label("when", exact=True)).to_be_focused()
+        page.keyboard.type("step == 5")
+        page.keyboard.press("Enter")
+        last = page.evaluate("sent").pop()
+        assert (
+            last["action"] == "arm with"
+            and last["values"].items() >= {**line, "when": "step == 5", "count": "1"}.items()
+        )
+        page.keyboard.press("Escape")
+        assert page.evaluate("sent").pop()["action"] == "arm close"
+        shown.take("arm close", {})
+        page.evaluate("(html) => model.set('html', html)", shown.html)
+        expect(button).to_be_focused()
 
 
 @pytest.mark.browser

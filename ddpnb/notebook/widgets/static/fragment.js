@@ -63,7 +63,7 @@ function render({ model, el }) {
   const body = document.createElement("div");
   body.className = "ddpnb";
   body.setAttribute("role", "group");
-  debugKeys(body);
+  debugKeys(body, (element, action) => tell(model, action, valuesOf(element)));
   keepKeys(body);
   el.append(body);
   const inside = frame(model, body);
