@@ -30,6 +30,7 @@ PARTS = {
     "growth": ("growth:growth",),
     "timeline": ("face:timeline",),
     "board": ("board:board",),
+    "watching": ("watching:watching",),
     "bisection": ("bisection:counts", "bisection:sometimes", "bisection:probes"),
     "reenact": ("reenact:reenactments",),
     "paths": ("paths:comparisons",),

@@ -18,7 +18,7 @@ from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.parts import Board, Card
 from ddpnb.notebook.widgets.timeline import Timeline
-from ddpnb.recording.calls import Call, CallState
+from ddpnb.recording.calls import CallState
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Recording
@@ -46,7 +46,6 @@ class Dashboard(Panel):
         self._kept_of: tuple[Run | None, tuple[str, str]] | None = None  # what the saved state shows
         self._outcome_of: object = None  # the run whose outcome is shown
         self._card_of: object = None  # what the card shows
-        self._call: tuple[int, Call | None] | None = None  # that was selected in the time line
         self._stood: object = None  # where the ranks stood when their stacks were asked for
         self._kind = "world" if self.actions.can_begin else "job"
         self._context = Context(world, self._tasks, self.actions, self._act, self._ask, self._show_run)
@@ -56,7 +55,6 @@ class Dashboard(Panel):
         FindingActions(self.card, self._act)
         self.board = Board(on_action=self._act)
         self.timeline = Timeline(on_action=self._act, live=True)
-        self.detail = Fragment(label="what was chosen", on_action=self._act)
         self.rank = RankDebugger(self._context)
         unfold = (part(self._context) for part in PARTS if self.actions.can_begin or not part.for_worlds)
         self.parts = {part.name: part for part in (self.rank, *unfold)}
@@ -70,13 +68,12 @@ class Dashboard(Panel):
                 self.board,
                 self.rank.widget,
                 self.timeline,
-                self.detail,
                 *shown,
             )
         )
         self._sources: dict[str, str] = {}  # of files, as the ranks ran them
         for widget in self.box.children:
-            if isinstance(widget, Fragment):
+            if isinstance(widget, Fragment | Timeline):
                 widget.sources = self._sources
         self._live = Live(world._ranks, self._show, self._beat, lambda: self.head.unseen)
         self._tasks.draw()
@@ -126,7 +123,6 @@ class Dashboard(Panel):
         if picture.fresh:
             name, began_ns = (f"run {run.number}", run._monitor.began_ns) if run is not None else ("start-up", 0)
             self.timeline.begin(recording, diagnosis, name, began_ns)
-            self._call = None
             if self._outcome_of is not None:  # not the first run that this dashboard shows
                 self._tasks.forget()
                 self._run_actions.forget()
@@ -141,13 +137,13 @@ class Dashboard(Panel):
             recording,
             diagnosis,
             recording.taken_ns,
+            picture.marks,
         )
         for part in self.parts.values():
             if picture.fresh:
                 part.run_began()
             part.show_picture(picture)
         self._show_card(run, now)
-        self._show_detail()
         if (run, diagnosis is not None) != self._outcome_of:
             self._outcome_of = (run, diagnosis is not None)
             self._show_outcome(diagnosis)
@@ -158,7 +154,7 @@ class Dashboard(Panel):
         """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now."""
         recording = run.recording if run is not None else None
         self._context.shown = run if recording is not None else None
-        self._call = self._card_of = None
+        self._card_of = None
         if run is None or recording is None:
             self._outcome_of = None
             self._live.restart()
@@ -167,7 +163,6 @@ class Dashboard(Panel):
         self.card.show_diagnosis(diagnosis, f"Run {run.number} ({run.what}), as it was: {controls.words(run.outcome)}")
         self._show_board()
         self.timeline.show(recording, diagnosis)
-        self._show_detail()
         self._show_recording(recording, diagnosis)
         self._tasks.draw()
 
@@ -188,10 +183,6 @@ class Dashboard(Panel):
             self.board.show_recording(run.recording, run.diagnosis)
         elif now is not None:
             self.board.show_tiles(now.tiles, now.recording)
-
-    def _show_detail(self) -> None:
-        """The call that was selected in the time line."""
-        self.detail.show(board.call(*self._call) if self._call is not None else "")
 
     def _show_outcome(self, diagnosis: Diagnosis | None) -> None:
         """The outcome of a run is known, or another run has begun."""
@@ -275,8 +266,6 @@ class Dashboard(Panel):
             return
         if action == "why":
             self._tasks.start("diagnosing", self._why)
-        elif action == "select":
-            self._select(values)
 
     def _reconnect(self) -> None:
         """A page has heard nothing for a while: give it all that is shown, and see that it is updated again."""
@@ -313,10 +302,3 @@ class Dashboard(Panel):
         """Read the stacks and variables of the ranks, or show those of the run that is over; False: that is being done."""
         ask = self._context.snapshot
         return self._tasks.start("reading stacks and variables", lambda: self._show_recording(*ask()), quiet=True)
-
-    def _select(self, values: Mapping[str, str]) -> None:
-        """A call was selected in the time line: show its line."""
-        rank, number = values.get("rank", ""), values.get("number", "")
-        if rank.isdecimal() and number.isdecimal():
-            self._call = int(rank), self.timeline.lanes.call(int(rank), int(number))
-            self._show_detail()

@@ -11,10 +11,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ddpnb.recording.blackbox import News, Status
 from ddpnb.recording.calls import Call
+from ddpnb.recording.marks import Mark
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.stacks import Stack
 from ddpnb.world.ranks import Ranks
@@ -22,6 +23,8 @@ from ddpnb.world.run import Run
 
 LOOK_S = 0.06  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
+# While no box has changed for some time: nothing is new, but what the processes use. What the user does is seen immediately.
+_CALM_S, _CALM_LOOK_S, _CALM_HOST_S = 3.0, 0.25, 3.0
 _SLOWEST_S = 1.0  # between two pictures
 _CREDIT_S = 0.15  # of pictures that may be made at once, before the share counts
 _SHARE = 80  # pictures are made for no more than one part in so many of the time: the ranks may need every core
@@ -35,7 +38,7 @@ _HISTORY = 16  # calls of each rank in a picture: enough to say where it stands
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The state at one moment. ``calls``: new calls since the last picture; ``fresh``: a new run has begun; ``lost``:
+    """The state at one moment. ``calls``, ``marks``: new ones since the last picture; ``fresh``: a new run has begun; ``lost``:
     no page showed the ranks, and calls were overwritten before they were read.
     """
 
@@ -44,6 +47,7 @@ class Picture:
     calls: Mapping[int, tuple[Call, ...]]
     fresh: bool
     lost: bool = False
+    marks: Mapping[int, tuple[Mark, ...]] = field(default_factory=dict[int, tuple[Mark, ...]])
 
 
 class _Look:
@@ -83,7 +87,7 @@ class _Look:
         self._before, self._shown_still = statuses, self._shown_still & still
         stands = allowed and any(self._observer.stands(rank) for rank in still - self._shown_still)
         state = statuses, running, self.run is not None and self.run.done
-        host = now - self._looked >= _HOST_S
+        host = now - self._looked >= (_CALM_HOST_S if self.calm else _HOST_S)
         if not (hurried or stands or (due and (host or state != self._shown))):
             return None
         self._shown_still = still
@@ -94,8 +98,13 @@ class _Look:
         recording = self._record(running, ask=now - self._changed >= _STILL_S)
         ranks = {rank: self._known(one) for rank, one in recording.ranks.items()}
         fresh, self._fresh = self._fresh, False
-        calls, lost = self._calls()
-        return Picture(replace(recording, ranks=ranks), self.run, calls, fresh, lost)
+        calls, marks, lost = self._calls()
+        return Picture(replace(recording, ranks=ranks), self.run, calls, fresh, lost, marks)
+
+    @property
+    def calm(self) -> bool:
+        """Whether no box has changed for some time."""
+        return time.monotonic() - self._changed > _CALM_S
 
     def has_outcome(self, ranks: Ranks) -> bool:
         """Whether a run began, ended or lost a rank since the last picture, or a rank left it; this reads no box."""
@@ -136,18 +145,19 @@ class _Look:
             self._stacks = {rank: (self._statuses[rank], taken.ranks[rank].stacks) for rank in running}
         return taken
 
-    def _calls(self) -> tuple[dict[int, tuple[Call, ...]], bool]:
+    def _calls(self) -> tuple[dict[int, tuple[Call, ...]], dict[int, tuple[Mark, ...]], bool]:
         found: dict[int, tuple[Call, ...]] = {}
+        marked: dict[int, tuple[Mark, ...]] = {}
         missing = 0
         for rank in range(self._size):
             reader = self._observer.reader(rank)
             begun = self.run is None or self._observer.status(rank).run == self.run.number
             if reader is not None and begun:  # else the box still holds the run before
-                calls, _, lost = self._news.setdefault(rank, News(reader)).look()
+                calls, marked[rank], lost = self._news.setdefault(rank, News(reader)).look()
                 missing += lost
                 if calls:
                     found[rank] = calls
-        return found, missing > 0
+        return found, marked, missing > 0
 
 
 class Live:
@@ -241,5 +251,6 @@ class Live:
                 beaten = now
                 with contextlib.suppress(Exception):  # the kernel may be ending; the next one may come through
                     self._beat()
-            self._look_now.wait(_UNSEEN_S if unseen else LOOK_S)
+            calm = look is not None and look.calm
+            self._look_now.wait(_UNSEEN_S if unseen else _CALM_LOOK_S if calm else LOOK_S)
         self._beat()

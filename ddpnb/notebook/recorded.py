@@ -173,6 +173,6 @@ def parts(recording: Recording, diagnosis: Diagnosis) -> tuple[Card, list[ipywid
         shown.append(timeline)
     shown += [part for one in PARTS if (part := one.still(recording, diagnosis)) is not None]
     for part in (found, *shown):
-        if isinstance(part, Fragment):
+        if isinstance(part, Fragment | Timeline):
             part.sources = recording.sources
     return found, shown

@@ -19,6 +19,7 @@ class Parts:
     ``waiting``: the main thread was in a collective (or a receive) that other ranks had not called yet.
     ``communication``: it was there after all had called it, or this is unknown.
     ``data``: it was inside ``next()`` of a data loader, whether that waits or computes.
+    ``held``: it was held, before a call or a line (``world.hold()``).
     ``compute``: all else after the start and before the last collective, backward pass or step:
     Python and kernels, overlapped communication, and waiting for a core.
     """
@@ -27,10 +28,16 @@ class Parts:
     waiting: float = 0.0
     communication: float = 0.0
     data: float = 0.0
+    held: float = 0.0
 
     @property
     def total(self) -> float:
-        return self.compute + self.waiting + self.communication + self.data
+        return self.compute + self.waiting + self.communication + self.data + self.held
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of its parts; that it was held only where it was."""
+        return PARTS if self.held else PARTS[:-1]
 
     def share(self, part: str) -> float:
         """The share of one part, from 0 to 1."""
@@ -40,7 +47,7 @@ class Parts:
         return {name: round(getattr(self, name), 6) for name in PARTS}
 
 
-PARTS = ("compute", "waiting", "communication", "data")
+PARTS = ("compute", "waiting", "communication", "data", "held")
 
 
 @dataclass(frozen=True, slots=True)

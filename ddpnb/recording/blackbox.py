@@ -78,7 +78,7 @@ MARK_SIZE = 56
 # number, run, site string, visit, time, bytes of the name; the name follows
 CHECKPOINT = struct.Struct("<QIIQQI")
 CHECKPOINT_SIZE = 256
-MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END = range(len(MARK_KINDS))
+MARK_BEGIN, MARK_BACKWARD, MARK_STEP, MARK_END, MARK_HELD, MARK_RESUMED = range(len(MARK_KINDS))
 
 STRINGS_AT = HEADER_SIZE
 CALLS_AT = STRINGS_AT + STRINGS_SIZE
@@ -198,6 +198,14 @@ class BoxReader:
         found = (self._call(number, fields) for number, fields in zip(numbers, records, strict=True))
         return tuple(call for call in found if call is not None)
 
+    def states(self, first: int, end: int) -> bytes:
+        """The states of the calls from one number to another, whose records may have been used again; at most as many as the ring has."""
+        begin, count = first % CALLS, min(end - first, CALLS)
+        until = min(begin + count, CALLS)
+        parts = ((begin, until), (0, begin + count - until))
+        blocks = (self._source.read(CALLS_AT + at * CALL_SIZE, (to - at) * CALL_SIZE) for at, to in parts if to > at)
+        return b"".join(block[CALL_STATE_AT::CALL_SIZE] for block in blocks)
+
     def _call(self, number: int, fields: tuple[int, ...]) -> Call | None:
         stamp, group, seq, signature, site, state, thread, peer, tag, timeout, turn, *times = fields
         if stamp != number + 1 or not 1 <= state <= len(CallState):
@@ -300,7 +308,7 @@ class News:
         self._next_call = max(self._next_call, status.calls)
         found = [
             call
-            for call in self._reader.these(sorted(self._open))
+            for call in self._reader.these(self._changed())
             if call.state is not self._open[call.number] and call.state is not CallState.HELD  # it has not begun
         ]
         for call in found:
@@ -313,3 +321,11 @@ class News:
         if marks:
             self._next_mark = marks[-1].number + 1
         return tuple(found), marks, lost
+
+    def _changed(self) -> list[int]:
+        """Those whose state is another one than before: many may be in flight, and each look asks for all of them."""
+        if not self._open:
+            return []
+        first = min(self._open)
+        states = self._reader.states(first, max(self._open) + 1)
+        return sorted(number for number, known in self._open.items() if states[(number - first) % CALLS] != known)

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 _ROWS = 16  # ranks that are shown one by one
 _LITTLE = 0.05  # of the time: not worth a sentence of its own
-WORDS = {"compute": "compute", "waiting": "waiting", "communication": "comm.", "data": "data"}
+WORDS = {"compute": "compute", "waiting": "waiting", "communication": "comm.", "data": "data", "held": "held"}
 _MEANING = {
     "compute": "computing, and everything else the script does",
     "waiting": "in a collective, before all ranks had arrived",
     "communication": "in a collective, after all ranks had arrived",
     "data": "in next() of a data loader",
+    "held": "held before a call or a line",
 }
 
 
@@ -67,7 +68,13 @@ class TimeAccount(Shown, Account):
 
 def headline(account: Account) -> str:
     """The account in a sentence."""
-    parts = account.parts
+    held, parts = account.parts.held, dataclasses.replace(account.parts, held=0.0)
+    if held > 0:
+        without = tuple(
+            dataclasses.replace(one, parts=dataclasses.replace(one.parts, held=0.0)) for one in account.ranks
+        )
+        sentence = headline(dataclasses.replace(account, ranks=without))
+        return f"{sentence} They were held for {span(held / len(without))} on average, which is not counted here."
     if account.host_only:
         if not account.stragglers:
             return "The hosts of all ranks issued their calls at the same time."
@@ -119,14 +126,24 @@ def _where(straggler: Straggler) -> str:
 def document(account: Account) -> Group:
     """The whole account: the parts of the time of each rank as numbers, and as a bar in a page."""
     shown, left = _shown(account)
-    rows: list[list[Inline | Cell]] = [[str(one.rank), _bar(one.parts), *_row(one)] for one in shown]
+    used = account.parts.parts
+    rows: list[list[Inline | Cell]] = [[str(one.rank), _bar(one.parts), *_row(one, used)] for one in shown]
     if len(account.ranks) > 1:
-        rows.append(["all", _bar(account.parts), "", *_shares(account.parts), "", "", ""])
+        rows.append(["all", _bar(account.parts), "", *_shares(account.parts, used), "", "", ""])
     legend = "".join(
         f'<i class="{part}" aria-hidden="true"></i><span{markup.attributes({"title": meaning})}>{part}</span>'
         for part, meaning in _MEANING.items()
+        if part in used
     )
-    head = ("rank", Cell((Drawn(legend),), role="b"), *_HEAD)
+    head = (
+        "rank",
+        Cell((Drawn(legend),), role="b"),
+        "wall",
+        *(WORDS[part] for part in used),
+        "start, end",
+        "CPU used",
+        "steps",
+    )
     blocks: list[Block] = [Paragraph(Drawn("", "ddpnb: "), headline(account), kind="summary")]
     blocks += [Paragraph(), Table("time of each rank", head, rows, kind="", right=True)] if shown else []
     blocks += [Paragraph(f"({left} more ranks are not shown)")] if left else []
@@ -137,22 +154,19 @@ def _bar(parts: Parts) -> Cell:
     shown = "".join(
         f'<span class="{part}" style="width:{parts.share(part) * 100:.2f}%"'
         f' title="{part} {markup.text(span(getattr(parts, part)))}"></span>'
-        for part in PARTS
+        for part in parts.parts
     )
-    shares = ", ".join(f"{part} {percent(parts.share(part))}" for part in PARTS)
+    shares = ", ".join(f"{part} {percent(parts.share(part))}" for part in parts.parts)
     return Cell((Drawn(f'<div class="bar" role="img" aria-label="{markup.text(shares)}">{shown}</div>'),), role="b")
 
 
-_HEAD = ("wall", *(WORDS[part] for part in PARTS), "start, end", "CPU used", "steps")
+def _shares(parts: Parts, names: tuple[str, ...]) -> list[str]:
+    return [percent(parts.share(part)) if parts.total > 0 else "-" for part in names]
 
 
-def _shares(parts: Parts) -> list[str]:
-    return [percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS]
-
-
-def _row(rank: RankAccount) -> tuple[str, ...]:
+def _row(rank: RankAccount, names: tuple[str, ...]) -> tuple[str, ...]:
     used = percent(rank.utilisation) if rank.utilisation is not None else "-"
-    return (span(rank.wall_s), *_shares(rank.parts), span(rank.other_s), used, str(rank.steps))
+    return (span(rank.wall_s), *_shares(rank.parts, names), span(rank.other_s), used, str(rank.steps))
 
 
 def _shown(account: Account) -> tuple[list[RankAccount], int]:

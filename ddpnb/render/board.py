@@ -230,17 +230,6 @@ def _took(one: Call, now_ns: int) -> str:
     return f"for {markup.age((now_ns - one.entered_ns) * 1e-9)}" if since and now_ns > one.entered_ns > 0 else ""
 
 
-def call(rank: int, one: Call | None) -> str:
-    """One call, and the line that issued it."""
-    if one is None:
-        return f'<h3>Rank {rank}</h3><p class="faint">This call is no longer recorded.</p>'
-    took = f", took {markup.duration((one.done_ns - one.entered_ns) * 1e-9)}" if one.done_ns > one.entered_ns else ""
-    return (
-        f"<h3>Rank {rank}: {markup.text(one.title, 80)}</h3><p><code>{markup.text(one.signature, 300)}</code> in {markup.text(one.group, 80)}, "
-        f"{one.state.name.lower()}{took}, from {markup.place(one.site)} in <code>{markup.text(one.site.function, 80)}</code>.</p>"
-    )
-
-
 def table(tiles: Sequence[Tile]) -> list[Block]:
     """The board as a table; of mesh and checkpoints there are columns only if they are known."""
     if not tiles:

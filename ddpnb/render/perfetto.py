@@ -25,6 +25,7 @@ from ddpnb.recording.collectives import Direction, direction_of, message_key, ro
 from ddpnb.recording.events.runs import Checkpoint, Compilation
 from ddpnb.recording.files import write_parts
 from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.marks import HeldTime
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.texts import one_line
@@ -272,13 +273,17 @@ class _Trace:
                 yield before, {**step, **where}
             if mark.kind in ("begin", "step"):
                 before = mark.at_ns
-            else:
+            elif mark.kind in ("backward", "end"):
                 what = "end of backward" if mark.kind == "backward" else "end of the run"
                 yield mark.at_ns, {"name": what, "cat": "mark", "ph": "i", "s": "t", **where}
 
     def _phases(self, record: RankRecord) -> Iterator[tuple[int, _Event]]:
-        """Start-up, groups, models, data loaders, checkpoints: slices, and moments of what takes no time."""
-        lanes = _Lanes()
+        """Start-up, groups, models, data loaders, checkpoints, holds: slices, and moments of what takes no time."""
+        lanes, held = _Lanes(), HeldTime()
+        holds = [*held.take(record.marks), *([(held.since, max(held.since, self._end))] if held.since else [])]
+        for begin, end in holds:
+            where = self._where(record.rank, _PHASES + min(lanes.take(begin, end), _CALLS - _PHASES - 1))
+            yield begin, {"name": "held", "cat": "held", "ph": "X", "dur": _us(end - begin), **where}
         for phase in sorted(record.history, key=lambda phase: phase.began_ns):
             begin, ended = phase.began_ns, phase.ended_ns
             if not _known(begin):

@@ -14,7 +14,6 @@ from ddpnb.render.document import Table
 from ddpnb.render.views.run_differences import Difference
 
 _CODES = 4  # findings of a row
-_PARTS = ("compute", "waiting", "communication", "data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +108,5 @@ def _findings(diagnosis: Diagnosis) -> str:
 
 def _time(recording: Recording) -> str:
     """The seconds of all ranks together, by part."""
-    ranks = account(recording).ranks
-    return ", ".join(f"{part} {sum(getattr(rank.parts, part) for rank in ranks):.1f} s" for part in _PARTS)
+    parts = account(recording).parts
+    return ", ".join(f"{part} {getattr(parts, part):.1f} s" for part in parts.parts)

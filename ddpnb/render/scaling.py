@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ddpnb.recording.account import PARTS
+from ddpnb.recording.account import Parts
 from ddpnb.recording.timing.quantities import percent, span
 from ddpnb.recording.timing.scaling import Scaled
 from ddpnb.render.account import WORDS
 from ddpnb.render.terminal import table
 
-_HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in PARTS), "")
+_PARTS = Parts().parts  # without holds: a run that is held has no pace
+_HEADER = ("ranks", "run", "steps/s", "speed-up", "efficiency", *(WORDS[part] for part in _PARTS), "")
 _WHAT = (
     "Speed-up counts batches: ranks times steps per second, relative to the first row. A script that splits\n"
     "one batch among its ranks does the same work in every row: compare its steps per second."
@@ -38,6 +39,6 @@ def _row(row: Scaled) -> tuple[str, ...]:
         f"{pace:.3g}" if pace is not None else "-",
         f"{row.speed_up:.2f}" if row.speed_up is not None else "-",
         percent(row.efficiency) if row.efficiency is not None else "-",
-        *(percent(parts.share(part)) if parts.total > 0 else "-" for part in PARTS),
+        *(percent(parts.share(part)) if parts.total > 0 else "-" for part in _PARTS),
         "" if row.outcome == "ok" else row.outcome,
     )

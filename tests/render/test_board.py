@@ -163,13 +163,6 @@ def test_of_a_rank_without_calls_it_says_so_and_of_none_nothing():
     assert board.detail(recording, 7) == board.detail(recording, None) == ""
 
 
-def test_one_call():
-    call = Call(0, Group((0,), label="default_pg"), 5, Signature("barrier"), line(3), CallState.COMPLETED, entered_ns=1, done_ns=2 * 10**9)  # fmt: skip
-    text = Reading(board.call(2, call)).text
-    assert "Rank 2: barrier #5" in text and "took 2.0 s" in text and "default_pg" in text and "train.py:3" in text
-    assert "no longer recorded" in Reading(board.call(2, None)).text
-
-
 # -- what comes from ranks
 
 
@@ -180,7 +173,6 @@ def test_nothing_of_a_rank_is_taken_for_html(text):
     recording = hostile_recording(text)
     harmless(board.board(tiles(recording)))
     harmless(board.detail(recording, 0))
-    harmless(board.call(0, recording.ranks[0].calls[0]))
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

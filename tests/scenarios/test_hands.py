@@ -13,6 +13,7 @@ import pytest
 import ddpnb
 from ddpnb.errors import LaunchError, UsageError, WorldError
 from ddpnb.recording.holds import NEEDS_3_12
+from ddpnb.recording.marks import HeldTime
 from ddpnb.world import ranks
 from tests.conftest import VICTIMS, alive
 from tests.victims import hands
@@ -54,6 +55,10 @@ def test_hold_step_look_and_go_on(world):
     assert {one.call.seq for one in world.step(ranks=[1, 2, 3]).ranks} == {8}
     world.resume()
     assert run.wait(30).outcome == "ok" and run.results[2] == [2, 12]
+    assert all(one.parts.held > run.patience for one in run.account.ranks), (
+        "time in which a rank is held is not compute"
+    )
+    assert all(HeldTime().take(record.marks) for record in run.recording.ranks.values())
 
 
 def test_a_step_into_a_backward_that_waits_for_others(world):

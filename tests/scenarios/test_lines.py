@@ -51,6 +51,9 @@ def test_one_rank_is_held_stepped_and_let_go_while_the_others_wait(world):
     world.resume()
     run.wait(60)
     assert run.outcome == "ok" and all(TOTAL in run.log(rank) for rank in range(4))
+    held = [one.parts.held for one in run.account.ranks]
+    assert held[1] > 1.2 and held[0] == held[2] == held[3] == 0
+    assert run.account.stragglers[0].because.startswith("it was held")
 
 
 def test_all_ranks_go_to_a_line_and_on(world):

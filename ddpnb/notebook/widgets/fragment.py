@@ -96,7 +96,7 @@ class Fragment(View):
         elif action == "seen":
             self._seen(content.get("values"))
         elif action == "place":
-            self._go(content.get("values"))
+            places.go(self, content.get("values"), self.sources, self._names)
         elif action == "written":
             self._give(content.get("values"))
         else:
@@ -112,13 +112,8 @@ class Fragment(View):
         else:
             self._pages = pages - {page}
 
-    def _go(self, values: Any) -> None:
-        """Say where a link leads: only one that is shown here, so that the page reads no other file."""
-        if not isinstance(values, Mapping):
-            return
-        file, line, root = (str(values.get(name, ""))[:_LONGEST] for name in ("file", "line", "root"))
-        if line.isdecimal() and markup.attributes({"data-file": file, "data-line": line}) in self.html:
-            self.send(places.answer(file, int(line), root, self.sources))
+    def _names(self, file: str, line: int) -> bool:
+        return markup.attributes({"data-file": file, "data-line": str(line)}) in self.html
 
     def _give(self, values: Any) -> None:
         """Say where the server of the page has a file that was written: only one that is named here."""

@@ -5,16 +5,29 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ddpnb.render.markup import short
 from ddpnb.texts import printable, relative
 
+if TYPE_CHECKING:
+    from ddpnb.notebook.widgets.view import View
+
 _CELL = re.compile(r"(?:^|/)In\[(\d{1,9})\](?:\.py)?$")
+_LONGEST, _DIGITS = 4000, 10  # characters of a path, and of a line
 _CHARACTERS = 4 << 20  # of a file that are read
 _AROUND = 1000  # lines before and after that are sent
 _WIDEST = 400  # characters of a line
+
+
+def go(view: View, values: object, sources: Mapping[str, str], names: Callable[[str, int], bool]) -> None:
+    """Say where a link of the page leads: only one to a line that the view ``names``, so that the page reads no other file."""
+    if not isinstance(values, Mapping):
+        return
+    file, line, root = (str(values.get(name, ""))[:_LONGEST] for name in ("file", "line", "root"))
+    if line.isdecimal() and len(line) < _DIGITS and names(file, int(line)):
+        view.send(answer(file, int(line), root, sources))
 
 
 def answer(file: str, line: int, root: str, sources: Mapping[str, str]) -> dict[str, Any]:

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from ddpnb.notebook.widgets.view import Action, View, module, styles
+from ddpnb.notebook.widgets import places
+from ddpnb.notebook.widgets.view import VIEWER, Action, View, module, styles
 from ddpnb.recording.calls import Call
 from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.marks import Mark
 from ddpnb.recording.recording import Recording
 from ddpnb.render.views import lanes as analysis
 from ddpnb.render.views.lane import Columns, Lane, ShownRun
@@ -26,13 +28,28 @@ _WANT = "want"  # what a page sends that has missed something
 class Timeline(View):
     """Swim lanes of the calls of all ranks.
 
-    A click or Enter on a call sends the action ``select`` with its ``rank`` and ``number``.
+    The page shows what is chosen beside it; a link to the code opens in JupyterLab, or shows the text. ``sources`` are the texts
+    of files as the ranks ran them; other files are read from the disk.
 
     ``columns`` holds all calls, for pages that are opened later; new calls are sent as messages. ``version``
     tells a page whether it missed a message.
     """
 
-    _esm = module("hearing.js", "keys.js", "axis.js", "columns.js", "lanes.js", "painting.js", "timeline.js")
+    _esm = module(
+        "connection.js",
+        "hearing.js",
+        "keys.js",
+        VIEWER,
+        "places.js",
+        "axis.js",
+        "columns.js",
+        "lanes.js",
+        "chosen.js",
+        "painting.js",
+        "overlays.js",
+        "elements.js",
+        "timeline.js",
+    )
     _css = styles()
     columns = traitlets.Dict().tag(sync=True)
     version = traitlets.Int(0).tag(sync=True)
@@ -45,6 +62,8 @@ class Timeline(View):
         **traits: Any,
     ) -> None:
         self._lanes = Lanes() if recording is None else analysis.lanes(recording, diagnosis)
+        self.sources: Mapping[str, str] = {}
+        self._sent: dict[str, Any] = {}  # rows and runs
         super().__init__(on_action, **traits)
 
     @property
@@ -81,6 +100,7 @@ class Timeline(View):
         recording: Recording | None = None,
         diagnosis: Diagnosis | None = None,
         now_ns: int = 0,
+        marks: Mapping[int, Iterable[Mark]] | None = None,
     ) -> None:
         """Show more calls.
 
@@ -89,9 +109,12 @@ class Timeline(View):
             recording: the state of the ranks; its calls are not added.
             diagnosis: of the recording, for the marks.
             now_ns: the current time on the clock of the ranks; by default that of the last event.
+            marks: new ones of each rank, from which its holds are known.
         """
         for rank, made in calls.items():
             self._lanes.add(rank, made)
+        for rank, made in (marks or {}).items():
+            self._lanes.hold(rank, made)
         if recording is not None:
             self._lanes.mark(recording, diagnosis)
         self._lanes.tick(now_ns)
@@ -99,9 +122,11 @@ class Timeline(View):
         if news.whole:
             self._send_all()
             return
+        before = self._sent
+        if self._rows() == before and not (len(news.events) or len(news.places) or news.holds):
+            return  # the page knows that time passes
         self.version += 1
-        head = self._head(news)
-        self.send({"kind": "news", "head": head}, [_events(news), _places(news)])
+        self.send({"kind": "news", "head": self._head(news)}, [_events(news), _places(news)])
 
     @property
     def text(self) -> str:
@@ -135,6 +160,13 @@ class Timeline(View):
         self.version += 1
         self.send_state("columns")
 
+    def _rows(self) -> dict[str, Any]:
+        """What is known of lanes and runs besides the calls."""
+        lanes = self._lanes
+        rows = [_row(lane, lanes.doing(lane.rank)) for lane in lanes.lanes]
+        self._sent = {"rows": rows, "runs": [_run(run) for run in lanes.runs]}
+        return self._sent
+
     def _head(self, columns: Columns) -> dict[str, Any]:
         return {
             "version": self.version,
@@ -143,16 +175,19 @@ class Timeline(View):
             "places": len(columns.places),
             "texts": [one_line(text, _LONGEST) for text in columns.texts],
             "kinds": [list(kind) for kind in columns.kinds],
-            "rows": [_row(lane, self._lanes.doing(lane.rank)) for lane in self._lanes.lanes],
-            "runs": [_run(run) for run in self._lanes.runs],
+            "holds": [[lane, begin, end if np.isfinite(end) else None] for lane, (begin, end) in columns.holds],
+            **self._rows(),
             **({"past": [[_row(lane, "") for lane in run] for run in self._lanes.past]} if columns.whole else {}),
             "now": self._lanes.now,
             "of": self._lanes.of,
         }
 
     def _take(self, widget: object, content: Any, buffers: object) -> None:
-        if isinstance(content, Mapping) and content.get("action") == _WANT:
+        action = content.get("action") if isinstance(content, Mapping) else None
+        if action == _WANT:
             self.send_state("columns")
+        elif action == "place":
+            places.go(self, content.get("values"), self.sources, self._lanes.names)
         else:
             super()._take(widget, content, buffers)
 

@@ -96,7 +96,7 @@ class Door:
         self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
-        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values)
+        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values, box.mark)
         self.gate.lines = Lines(box, self.gate)
         self.sameness = Sameness(self.gate, box.silent, lambda: self.groups.fence)
         self.flight = Flight(box)

@@ -18,6 +18,7 @@ from ddpnb.recorder.holds.conditions import Conditions
 from ddpnb.recorder.holds.release import Release, raises_releases
 from ddpnb.recorder.paths.parted import Parted, Partings
 from ddpnb.recorder.stacks.user_frames import looked_at, note_held, place_of
+from ddpnb.recording.blackbox import MARK_HELD, MARK_RESUMED
 from ddpnb.recording.holds import LINES_NEED_3_12, NEEDS_3_12, Hold, site_fits
 
 if TYPE_CHECKING:
@@ -116,12 +117,19 @@ class Gate:
         release: raises the exception in held threads.
         partings: compares where ranks are, while a hold asks for it.
         shared: makes the files in which ranks compare values (``Groups.shared_values``).
+        mark: records, in the thread that is held, when that began and ended (``BlackBox.mark``).
     """
 
-    def __init__(self, release: Release, partings: Partings | None = None, shared: Any = None) -> None:
+    def __init__(
+        self,
+        release: Release,
+        partings: Partings | None = None,
+        shared: Any = None,
+        mark: Callable[[int], None] = lambda _: None,
+    ) -> None:
         #: not empty while anything may stop a call; the door keeps a reference to the list
         self.armed: list[bool] = []
-        self._release, self._partings = release, partings
+        self._release, self._partings, self._record = release, partings, mark
         self._condition = threading.Condition()
         self._holds: dict[int, ArmedHold] = {}
         self._conditions = Conditions()
@@ -333,6 +341,7 @@ class Gate:
                 call.since = time.monotonic()
                 self._held[id(call)] = call
                 self._mark(call, True)
+                self._record(MARK_HELD)
             try:
                 while True:
                     if self._release.wanted:
@@ -343,6 +352,8 @@ class Gate:
             finally:
                 if self._held.pop(id(call), None) is not None:
                     self._unmark(call)
+                if call.since:
+                    self._record(MARK_RESUMED)
 
     def stay(self) -> NoReturn:
         """Keep the calling thread where it is until it is released.

@@ -29,7 +29,7 @@ from ddpnb.recording.recording import Recording
 from ddpnb.recording.timing.notes import model_notes, notes, start_notes
 from ddpnb.recording.timing.stragglers import name_stragglers
 from ddpnb.recording.timing.timed_collectives import MOST_BLAMED, Claim, TimedCollective, blocks_host, seen_by_peers
-from ddpnb.recording.timing.timeline import COMMUNICATION, Key, Spent, Timeline
+from ddpnb.recording.timing.timeline import COMMUNICATION, HELD, Key, Spent, Timeline
 
 _COLLECTIVES = 20_000  # incomplete ones kept; the oldest are dropped
 _OPEN = 8192  # calls of a rank without a recorded end
@@ -246,6 +246,8 @@ class Ledger:
             late = () if collective is None or claim.over else self._still_missing(collective, claim.rank)
             unknown[claim.rank] += not late
             _book(books[claim.rank], claim, claim.end, late)
+        for book in books.values():
+            book.claim_hold(now)
         spent = {rank: books[rank].spent() for rank in sorted(books)}
         ranks = tuple(_rank_account(rank, self._ranks[rank], books[rank], spent[rank], now) for rank in spent)
         gpu, seen = sum(one.on_gpu for one in self._ranks.values()), sum(one.seen for one in self._ranks.values())
@@ -298,17 +300,17 @@ def _rank_account(rank: int, known: _Rank, timeline: Timeline, spent: Spent, now
     first = timeline.started if timeline.started is not None else end
     begin = timeline.began if timeline.began is not None else min(first, timeline.first or first)
     last = timeline.last if timeline.last is not None and ended else end
-    talked, waited = spent.training[COMMUNICATION], Counter[int]()
+    talked, held, waited = spent.training[COMMUNICATION], spent.training[HELD], Counter[int]()
     for (other, _), length in spent.training.items():
         waited[other] += length
-    del waited[COMMUNICATION[0]]
+    del waited[COMMUNICATION[0]], waited[HELD[0]]
     compute = last - first - spent.training.total() - spent.data
     other = max(0, end - begin - (last - first) + min(0, compute))  # what a data loader took before the first call
     gpu = known.on_gpu > known.seen / 2
     return RankAccount(
         rank,
         max(0, end - begin) * 1e-9,
-        Parts(max(0, compute) * 1e-9, waited.total() * 1e-9, talked * 1e-9, spent.data * 1e-9),
+        Parts(*(ns * 1e-9 for ns in (max(0, compute), waited.total(), talked, spent.data, held))),
         other * 1e-9,
         timeline.steps,
         timeline.step(),

@@ -11,7 +11,7 @@ from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.replicas import Model
 from ddpnb.recording.samples import width_of
 from ddpnb.recording.timing.quantities import percent, span
-from ddpnb.recording.timing.timeline import COMMUNICATION, Key
+from ddpnb.recording.timing.timeline import COMMUNICATION, HELD, Key
 
 _COVERED = 0.99
 _COPY_BYTES = 10 << 20  # copying smaller gradients costs nothing measurable
@@ -51,7 +51,7 @@ def start_notes(account: Account, waits: Iterable[Counter[Key]]) -> tuple[str, .
     waits_for: Counter[Key] = Counter()
     for counter in waits:
         waits_for.update(counter)
-    del waits_for[COMMUNICATION]
+    del waits_for[COMMUNICATION], waits_for[HELD]
     waited = waits_for.total() * 1e-9
     if waited < max(0.5, 0.05 * sum(rank.wall_s for rank in account.ranks)):
         return ()

@@ -9,7 +9,7 @@ from statistics import median
 from ddpnb.recording.account import Pattern, RankAccount, Straggler
 from ddpnb.recording.calls import Site
 from ddpnb.recording.timing.quantities import span
-from ddpnb.recording.timing.timeline import COMMUNICATION, Key
+from ddpnb.recording.timing.timeline import Key
 
 _ALWAYS = 0.6  # of all waiting, for one rank: the straggler is always the same
 _MOST = 0.8  # of all waiting: the ranks that make it up together
@@ -30,7 +30,7 @@ def name_stragglers(
     sums: dict[int, Counter[Site]] = defaultdict(Counter)
     for counter in waits.values():
         for (late, site), length in counter.items():
-            if late != COMMUNICATION[0] and length > 0:
+            if late >= 0 and length > 0:
                 sums[late][site] += length
     everything = sum(sites.total() for sites in sums.values())
     if not everything:
@@ -43,7 +43,7 @@ def name_stragglers(
             sums[rank].total() / everything,
             times.get(rank, 0),
             tuple((site, length * 1e-9) for site, length in sums[rank].most_common(4)),
-            _because(rank, ranks),
+            _because(rank, ranks, sums[rank].total() * 1e-9),
         )
         for rank in order[:_NAMED]
     )
@@ -60,12 +60,15 @@ def _pattern(shares: list[float], size: int) -> Pattern:
     return "some" if 2 * many <= size else "turns"
 
 
-def _because(rank: int, ranks: tuple[RankAccount, ...]) -> str:
-    """What the rank spends more time on than the others, per step where there are steps."""
+def _because(rank: int, ranks: tuple[RankAccount, ...], waited_s: float) -> str:
+    """What the rank spends more time on than the others, per step where there are steps; of a hold, in all."""
     mine = next((account for account in ranks if account.rank == rank), None)
     others = [account for account in ranks if account.rank != rank]
     if mine is None or not others:
         return ""
+    held = median(account.parts.held for account in others)
+    if mine.parts.held - held > waited_s / 2 / len(others):
+        return f"it was held for {span(mine.parts.held)}" + (f", the others for {span(held)}" if held else "")
     per_step = mine.step is not None and all(account.step is not None for account in others)
 
     def spent(account: RankAccount, part: str) -> float:

@@ -17,11 +17,12 @@ from typing import NamedTuple
 
 from ddpnb.recording.account import PARTS, Parts
 from ddpnb.recording.calls import NO_SITE, Site
-from ddpnb.recording.marks import Mark, MarkKind
+from ddpnb.recording.marks import HeldTime, Mark, MarkKind
 
-#: what time is claimed for: (the rank that was waited for, the line that waited), or communication
+#: what time is claimed for: (the rank that was waited for, the line that waited), communication, or that it was held
 Key = tuple[int, Site]
 COMMUNICATION: Key = (-1, NO_SITE)
+HELD: Key = (-2, NO_SITE)
 Claims = dict[Key, int]
 
 _KEPT = 4096  # intervals; older ones are only kept in the sums
@@ -106,6 +107,7 @@ class Timeline:
         self._work: Mark | None = None  # the first after a backward pass or step
         self._mark: Mark | None = None  # the last
         self._number = -1
+        self._held = HeldTime()
         self._first_step: Mark | None = None
         self._last_step: Mark | None = None
         self._first_cpu: Mark | None = None
@@ -121,6 +123,11 @@ class Timeline:
             if mark.number <= self._number or (self._mark is not None and mark.at_ns < self._mark.at_ns):
                 continue
             self._number = mark.number
+            if mark.kind in ("held", "resumed") or self._held.since:
+                for began, ended in self._held.take((mark,)):
+                    self.claim(began, HELD, ended - began, certain=True)
+            if mark.kind in ("held", "resumed"):
+                continue
             if self.main is None:
                 self.main = mark.thread
             if mark.thread == self.main:
@@ -183,6 +190,11 @@ class Timeline:
         self.last = at if self.last is None else max(self.last, at)
 
     # -- claims
+
+    def claim_hold(self, now: int) -> None:
+        """It is held, and has been until now."""
+        if self._held.since:
+            self.claim(self._held.since, HELD, now - self._held.since, certain=True)
 
     def after(self, at: int) -> tuple[int, MarkKind] | None:
         """The first mark after this moment: when, and which."""
@@ -263,21 +275,22 @@ class Timeline:
     def _steps(self, intervals: list[Interval]) -> list[Parts]:
         """The parts of every step that these intervals hold whole: they end at a step, and so did what was before."""
         steps: list[Parts] = []
-        length = data = waiting = communication = 0
+        length = data = waiting = communication = held = 0
         whole = True
         for interval in intervals:
             if interval.ended is None:
                 break
             claims = self._claims(interval)
-            talked = claims.get(COMMUNICATION, 0)
-            waiting, communication = waiting + sum(claims.values()) - talked, communication + talked
+            talked, stood = claims.get(COMMUNICATION, 0), claims.get(HELD, 0)
+            waiting += sum(claims.values()) - talked - stood
+            communication, held = communication + talked, held + stood
             length, data = length + interval.ended - interval.began, data + interval.data
             whole = whole and interval.began > 0
             if interval.closed_by in ("step", "begin"):
                 if interval.closed_by == "step" and whole:
-                    compute = max(0, length - waiting - communication - data)
-                    steps.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data))))
-                length = data = waiting = communication = 0
+                    compute = max(0, length - waiting - communication - data - held)
+                    steps.append(Parts(*(ns * 1e-9 for ns in (compute, waiting, communication, data, held))))
+                length = data = waiting = communication = held = 0
                 whole = True
         return steps
 

@@ -19,6 +19,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "waiting": {"facecolor": "none", "edgecolor": FIGURES["error"], "hatch": "////"},
     "communication": {"facecolor": FIGURES["note"]},
     "data": {"facecolor": FIGURES["warning"]},
+    "held": {"facecolor": "none", "edgecolor": FIGURES["note"], "hatch": "xxx"},
 }
 
 
@@ -48,7 +49,7 @@ def account(of: Account, ax: Axes | None = None) -> Axes:
         _bar(axes, at, rank, longest if len(shown) <= 24 else 0.0)
     axes.set_xlim(0, longest * 1.01)
     used = [part for part in PARTS if any(getattr(rank.parts, part) > 0 for rank in shown)]
-    canvas.legend(axes, [Patch(label=part, **_STYLES[part]) for part in used], columns=4, above=True)
+    canvas.legend(axes, [Patch(label=part, **_STYLES[part]) for part in used], columns=5, above=True)
     return axes
 
 

@@ -76,7 +76,8 @@ def timeline(
     used: set[str] = set()
     for at, row in enumerate(rows):
         spans = [one for one in drawn[row.rank] if one.end >= first and one.begin <= until]
-        used |= _lane(axes, at, row, spans, lanes.now)
+        spans += [DrawnCall(*hold[:1], *hold, Shown.HELD, "held", -1) for hold in lanes.holds(row.rank)]
+        used |= _lane(axes, at, row, sorted(spans, key=lambda one: one.begin), lanes.now)
         if len(rows) <= _ROOMY:
             _words(axes, at, row, spans, first, until)
     if lanes.count:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Generic, TypeVar
 
@@ -12,11 +11,13 @@ from numpy.typing import NDArray
 
 from ddpnb.recording.calls import P2P_OPS, Call, CallState, Group, Signature, Site
 from ddpnb.recording.collectives import Direction, direction_of, message_key, root_of
+from ddpnb.recording.samples import width_of
 from ddpnb.render.views.arrivals import NO_RANK, UNKNOWN_RANKS, Arrivals
 
 Thing = TypeVar("Thing", bound=Hashable)
 _SEQ_BITS = 33
 _MOST = (1 << 32) - 1  # of a count
+_MOST_BYTES = 1 << 53  # what a page can count
 _HELD = 100_000  # things that are known by their identity
 
 
@@ -35,13 +36,6 @@ _SHOWN[[CallState.ENTERED, CallState.WAITING]] = Shown.OPEN
 _SHOWN[CallState.ISSUED] = Shown.LEFT
 _SHOWN[[CallState.FAILED, CallState.FENCED, CallState.REFUSED]] = Shown.FAILED
 _SHOWN[CallState.HELD] = Shown.HELD
-_CALLS = {
-    Shown.DONE: CallState.COMPLETED,
-    Shown.OPEN: CallState.WAITING,
-    Shown.LEFT: CallState.ISSUED,
-    Shown.FAILED: CallState.FAILED,
-    Shown.HELD: CallState.HELD,
-}
 _SEEN = np.array([False, *(state.seen_by_peers for state in CallState)])
 
 #: one call. ``begin`` and ``end`` are seconds since the origin, ``end`` is infinite while it is open
@@ -50,14 +44,14 @@ EVENT = np.dtype([
     ("lane", "<u2"), ("state", "u1"),
 ])  # fmt: skip
 Events = NDArray[Any]
-CallKind = tuple[int, int, int, int]
+CallKind = tuple[int, int, int, int, int]
 
 
 class CallReader:
     """Reads calls into events, one rank after the other.
 
-    ``texts`` and ``kinds`` only grow. A kind is (title, group, signature, site), each the number of a
-    text; a collective's title is to be followed by its ``seq``.
+    ``texts`` and ``kinds`` only grow. A kind is (title, group, signature, site), each the number of a text, and the bytes that
+    the rank gives to the call; a collective's title is to be followed by its ``seq``.
     """
 
     def __init__(self, arrivals: Arrivals) -> None:
@@ -68,7 +62,6 @@ class CallReader:
         self._signatures, self._groups, self._sites = _Numbering[Signature](), _Numbering[Group](), _Numbering[Site]()
         self._agreed_of: list[int] = []
         self._agreements: dict[str, int] = {}
-        self._examples: list[Call] = []  # one of each kind
         self._in_run: list[int] = []  # for each group, its number in this run: no other run has it
         self._groups_of_runs = 0
         self._kind_of: dict[Any, int] = {}
@@ -77,20 +70,6 @@ class CallReader:
     def begin(self) -> None:
         """What is read from now on is of another run: its collectives are not those of earlier ones."""
         self._in_run.clear()
-
-    def call(self, event: Any, number: int) -> Call:
-        """The call of an event, as far as it is known from it."""
-        origin, shown = self.origin or 0.0, Shown(int(event["state"]))
-        over = shown in (Shown.DONE, Shown.FAILED)
-        return replace(
-            self._examples[event["kind"]],
-            number=number,
-            seq=int(event["seq"]),
-            state=_CALLS[shown],
-            entered_ns=round(origin + float(event["begin"]) * 1e9),
-            issued_ns=0,
-            done_ns=round(origin + float(event["end"]) * 1e9) if over else 0,
-        )
 
     def seconds(self, at_ns: float) -> float:
         """Since the origin; NaN for a moment that is not known."""
@@ -153,8 +132,9 @@ class CallReader:
         title = call.title if call.is_p2p else call.op
         where = f"{call.site} in {call.site.function}" if call.site.line else ""
         title, group, signature, site = map(self._text, (title, str(call.group), str(call.signature), where))
-        self.kinds.append((title, group, signature, site))
-        self._examples.append(call)
+        of = call.signature
+        size = sum(count * width_of(dtype) for count, dtype in zip(of.elements, of.dtypes, strict=False))
+        self.kinds.append((title, group, signature, site, min(size, _MOST_BYTES)))
         return self._kind_of.setdefault(key, len(self.kinds) - 1)
 
     def _text(self, text: str) -> int:

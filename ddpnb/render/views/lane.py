@@ -11,6 +11,9 @@ from ddpnb.recording.rank_state import RankState
 from ddpnb.render.views.columns import CallKind, Events, Shown
 from ddpnb.render.views.marks import LaneMark
 
+#: when a rank was held, in seconds; the end is infinite while it is
+Hold = tuple[float, float]
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -49,7 +52,8 @@ class Columns:
     """The calls of all lanes (``whole``) or those that are new or known better, and what they refer to.
 
     ``places`` are the places of which more is known, ``met`` when the last rank came to each, NaN while
-    that is not known. Of ``texts`` and ``kinds`` (see ``CallReader``) given are the new ones.
+    that is not known. Of ``texts`` and ``kinds`` (see ``CallReader``) given are the new ones, and of ``holds``, each with its
+    lane, those that are new or have ended.
     """
 
     whole: bool
@@ -58,6 +62,7 @@ class Columns:
     met: NDArray[np.float64]
     texts: tuple[str, ...]
     kinds: tuple[CallKind, ...]
+    holds: tuple[tuple[int, Hold], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

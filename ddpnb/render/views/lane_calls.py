@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ _MOST = (1 << 32) - 1  # of a number
 
 @dataclass
 class LaneCalls:
-    """The calls of one lane, in the order in which they came.
+    """The calls of one lane, in the order in which they came. What is new costs as much as there is news.
 
     The numbers of a process begin again with each new one: here those of a run follow those of the run before.
     """
@@ -28,14 +30,18 @@ class LaneCalls:
     highest: int = -1
     ordered: bool = True
     first: int = 0  # number of the first call of this run
+    start: int = 0  # and its place in ``events``
+    least: float = np.inf  # seconds: when the first one of this run that is kept began
     oldest: float = -np.inf  # seconds: earlier calls were dropped
     resumed: float = -np.inf  # earlier calls of this run are not known
-    _lost: bool = False
+    _open: set[int] = field(default_factory=set[int])  # places of this run's calls that have not ended
     _offset: int | None = 0  # from the numbers of the process to those here; None: no call of this run has come
 
     def begin(self) -> None:
         """What comes from now on is of another run."""
-        self.resumed, self._lost = -np.inf, False
+        self.resumed = -np.inf
+        self.start, self.least = self.count, np.inf
+        self._open.clear()
         if self._offset is not None and self.highest >= self.first:
             self.first, self._offset = self.highest + 1, None
 
@@ -52,6 +58,7 @@ class LaneCalls:
             new["number"] = np.minimum(numbers, _MOST)
         if not len(new):
             return
+        self.least = min(self.least, float(new["begin"].min()))
         self.ordered = self.ordered and bool((np.diff(numbers) > 0).all())
         if self.count and int(numbers.min()) <= self.highest:
             new = self._replace(new)
@@ -60,6 +67,7 @@ class LaneCalls:
         while self.count + len(new) > len(self.events):
             self.events = np.concatenate((self.events, np.zeros(max(256, len(self.events)), EVENT)))
         self.events[self.count : self.count + len(new)] = new
+        self._open.update((np.flatnonzero(np.isinf(new["end"])) + self.count).tolist())
         self.count += len(new)
         self.highest = max(self.highest, int(new["number"].max()))
 
@@ -71,6 +79,7 @@ class LaneCalls:
         found = at if order is None else order[at]
         same = known[found] == new["number"]
         self.events[found[same]] = new[same]
+        self._open.difference_update(found[same & np.isfinite(new["end"])].tolist())
         self.again.update(found[same & (found < self.told)].tolist())
         rest = new[~same]
         self.ordered = self.ordered and (not len(rest) or int(rest["number"].min()) > self.highest)
@@ -82,43 +91,52 @@ class LaneCalls:
     @property
     def of_run(self) -> Events:
         """Those of the current run."""
-        events = self.all()
-        return events[events["number"] >= self.first] if self.first else events
+        return self.events[self.start : self.count]
 
-    def close(self, at: float, met: NDArray[np.float64]) -> None:
+    @property
+    def standing(self) -> Events:
+        """Those of the current run that have not ended, in the order in which they came."""
+        return self.events[sorted(self._open)]
+
+    def close(self, at: float, met: Callable[[NDArray[Any]], NDArray[np.float64]]) -> None:
         """The rank left the run at this moment: what is open ended then.
 
         Args:
             at: seconds.
-            met: of each place, when the last rank came; NaN: not all have.
+            met: when the last rank came to these places; NaN: not all have.
         """
-        events = self.all()
-        open_ = np.isinf(events["end"]) & (events["number"] >= self.first)
-        left = events["state"] == Shown.LEFT
-        ends = np.flatnonzero(open_ & ~(left & ~np.isnan(met[events["place"]])))
-        events["end"][ends] = np.fmax(at, events["begin"][ends])
+        open_ = np.array(sorted(self._open), np.int64)
+        events = self.events[open_]
+        left = (events["state"] == Shown.LEFT) & (met(events["place"]) <= at)
+        ends = open_[~left]
+        self.events["end"][ends] = np.fmax(at, self.events["begin"][ends])
+        self._open.difference_update(ends.tolist())
         self.again.update(ends[ends < self.told].tolist())
 
     def lose(self, at: float) -> None:
         """Calls of this run were lost up to this moment: drop the earlier ones, too."""
-        self.events = self.all()[self.all()["number"] < self.first].copy()
-        self.count = len(self.events)
-        self.resumed, self._lost = at, True
+        self._keep(slice(0, self.start))
+        self.resumed = at
 
     def drop(self, before: int) -> None:
         """Drop calls with lower numbers."""
-        events = self.all()
-        self.events = events[events["number"] >= before].copy()
-        self.count = len(self.events)
+        self._keep(self.all()["number"] >= before)
+
+    def forget(self) -> None:
+        """Drop the older half."""
+        if self.count > KEEP:
+            self.oldest = float(self.events["begin"][self.count - KEEP])
+            self._keep(slice(self.count - KEEP, self.count))
+
+    def _keep(self, which: Any) -> None:
+        of_run = np.arange(self.count)[which] >= self.start
+        self.events = self.all()[which].copy()
+        self.count, self.start = len(self.events), int((~of_run).sum())
+        self.least = float(self.of_run["begin"].min(initial=np.inf))
+        self._open = {*(np.flatnonzero(np.isinf(self.of_run["end"])) + self.start).tolist()}
 
     def news(self, *, whole: bool) -> Events:
         again = [] if whole else sorted(self.again)
         begin, self.told = 0 if whole else self.told, self.count
         self.again.clear()
         return np.concatenate((self.events[again], self.events[begin : self.count]))
-
-    def forget(self) -> None:
-        """Drop the older half."""
-        self.oldest = float(self.events["begin"][max(0, self.count - KEEP)])
-        self.events = self.events[max(0, self.count - KEEP) : self.count].copy()
-        self.count = len(self.events)

@@ -7,6 +7,7 @@ their neighbours, and in a group that nobody knows there is nobody to wait for.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -16,16 +17,18 @@ from numpy.typing import NDArray
 
 from ddpnb.recording.calls import Call
 from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.marks import HeldTime, Mark
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.render.views.arrivals import Arrivals
 from ddpnb.render.views.columns import EVENT, CallReader, Shown
 from ddpnb.render.views.drawn_calls import drawn
-from ddpnb.render.views.lane import Columns, DrawnCall, Lane, ShownRun
+from ddpnb.render.views.lane import Columns, DrawnCall, Hold, Lane, ShownRun
 from ddpnb.render.views.lane_calls import KEEP, LaneCalls
 from ddpnb.render.views.marks import Doing, LaneMark, begin_of, doings, few, marks, representatives
 
 MOST = 64  # lanes
+HOLDS = 1000  # of a rank, that are kept
 MOST_RUNS = 20  # with more, the oldest is dropped
 
 
@@ -50,6 +53,9 @@ class Lanes:
         self._calls: dict[int, LaneCalls] = {}
         self._about: dict[int, Lane] = {}
         self._pids: dict[int, int] = {}
+        self._held: dict[int, HeldTime] = {}
+        self._holds: dict[int, deque[Hold]] = {}  # of all runs
+        self._new_holds: list[tuple[int, Hold]] = []  # and of which lane
         self._runs = [ShownRun(0)]
         self._past: list[dict[int, tuple[Lane, int]]] = []  # of each earlier run: its lanes, and their first calls
         self._changed: list[NDArray[np.int64]] = []  # places
@@ -79,6 +85,7 @@ class Lanes:
         self._reader.begin()
         self._about.clear()
         self._pids.clear()
+        self._held.clear()
         for lane in self._calls.values():
             lane.begin()
         for rank in ranks:
@@ -102,7 +109,7 @@ class Lanes:
             about = self._about.get(rank) or Lane(rank, self._first(rank))
             if not np.isfinite(about.ended):
                 self._about[rank] = replace(about, until=min(about.until, at), ended=at, stands_in=-1)
-                lane.close(at, self._arrivals.met())
+                lane.close(at, self._arrivals.met)
         self._runs[-1] = replace(run, begin=min(run.begin, self._first_of_all()), end=at)
 
     def _drop_runs(self, count: int) -> None:
@@ -130,6 +137,29 @@ class Lanes:
             if lane.count > 2 * KEEP:
                 self._forget()
 
+    def hold(self, rank: int, marks: Iterable[Mark]) -> None:
+        """Take the holds of a rank in this run from its new marks."""
+        lane = self._calls_of(rank)
+        if lane is None:
+            return
+        held = self._held.setdefault(rank, HeldTime())
+        before = held.since
+        ended = held.take(marks)
+        open_ = [(held.since, 0)] if held.since not in (0, before) else []
+        seconds, holds = self._reader.seconds, self._holds.setdefault(rank, deque(maxlen=HOLDS))
+        for begin, end in (*ended, *open_):
+            one = float(seconds(begin)), float(np.nan_to_num(seconds(end), nan=np.inf))
+            if holds and holds[-1][0] == one[0]:
+                holds.pop()
+            holds.append(one)
+            self._new_holds.append((lane.place, one))
+
+    def holds(self, rank: int) -> list[Hold]:
+        """When a rank was held, in all runs: an open hold lasts until now, or until the rank ended."""
+        about = self._about.get(rank)
+        until = min(self.now, about.ended if about is not None else np.inf)
+        return [(begin, end if np.isfinite(end) else max(begin, until)) for begin, end in self._holds.get(rank, ())]
+
     def _moved(self, rank: int) -> None:
         """Drop what was known of a rank before its last calls, but not that it has ended."""
         about = self._about.get(rank)
@@ -155,7 +185,7 @@ class Lanes:
                     known, until=min(known.until, before), doing="replaced by a new process", ended=before, failed=True
                 )
             if np.isfinite(self._about[rank].ended):
-                lane.close(self._about[rank].ended, self._arrivals.met())
+                lane.close(self._about[rank].ended, self._arrivals.met)
         others = [record for rank, record in recording.ranks.items() if rank not in self._calls]
         ended = [lane.ended for lane in self.lanes]
         if ended and np.isfinite(ended).all() and all(record.ending is not None for record in others):
@@ -219,12 +249,11 @@ class Lanes:
 
     def _first(self, rank: int) -> float:
         """The first call of a rank in this run; without one, when the run began."""
-        made = self._calls[rank].of_run
-        return float(made["begin"].min()) if len(made) else self._begun
+        least = self._calls[rank].least
+        return least if np.isfinite(least) else self._begun
 
     def _first_of_all(self) -> float:
-        made = [lane.of_run["begin"] for lane in self._calls.values()]
-        return float(min((begin.min(initial=np.inf) for begin in made), default=np.inf))
+        return min((lane.least for lane in self._calls.values()), default=np.inf)
 
     def _forget(self) -> None:
         for lane in self._calls.values():
@@ -274,13 +303,10 @@ class Lanes:
         """A lane from its first call on that is known."""
         return lane if lane.begin >= since else replace(lane, begin=since, until=max(lane.until, since))
 
-    def call(self, rank: int, number: int) -> Call | None:
-        """The call of a drawn number, of any run that is shown, as far as it is drawn."""
-        lane = self._calls.get(rank)
-        found = np.flatnonzero(lane.all()["number"] == number) if lane is not None else _NONE
-        if lane is None or not len(found):
-            return None
-        return self._reader.call(lane.events[found[-1]], number)
+    def names(self, file: str, line: int) -> bool:
+        """Whether a call that is shown was made at this line."""
+        where = f"{file}:{line} in "
+        return any(self._reader.texts[kind[3]].startswith(where) for kind in self._reader.kinds)
 
     @property
     def count(self) -> int:
@@ -298,6 +324,8 @@ class Lanes:
         places = np.arange(len(self._arrivals)) if whole else np.unique(np.concatenate([*self._changed, _NONE]))
         texts, kinds = (0, 0) if whole else self._told
         self._changed, self._told = [], (len(self._reader.texts), len(self._reader.kinds))
+        every = ((self._calls[rank].place, one) for rank, made in self._holds.items() for one in made)
+        holds, self._new_holds = tuple(every if whole else self._new_holds), []
         return Columns(
             whole,
             np.concatenate([np.zeros(0, EVENT), *fresh]),
@@ -305,6 +333,7 @@ class Lanes:
             self._arrivals.met(places),
             tuple(self._reader.texts[texts:]),
             tuple(self._reader.kinds[kinds:]),
+            holds,
         )
 
     def doing(self, rank: int) -> str:
@@ -312,11 +341,11 @@ class Lanes:
         lane = self._calls.get(rank)
         if lane is None:
             return ""
-        made = lane.of_run
-        standing = np.flatnonzero((made["state"] == Shown.OPEN) & np.isinf(made["end"]))
+        standing = lane.standing
+        standing = standing[standing["state"] == Shown.OPEN]
         if not len(standing):
             return ""
-        event = made[standing[-1]]
+        event = standing[-1]
         missing = self._arrivals.missing_ranks(int(event["place"]))
         return self._title(event) + (f" waits for {few(missing)}" if missing else "")
 
@@ -348,5 +377,6 @@ def lanes(recording: Recording, diagnosis: Diagnosis | None = None, most: int = 
     made = Lanes(shown, count, min(most, max(len(shown), 1)), min(firsts, default=0))
     for rank in (*shown, *(set(recording.ranks) - set(shown))):
         made.add(rank, recording.ranks[rank].calls)
+        made.hold(rank, recording.ranks[rank].marks)
     made.mark(recording, diagnosis)
     return made

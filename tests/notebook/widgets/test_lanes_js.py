@@ -11,6 +11,7 @@ from ddpnb.notebook.widgets.timeline import Timeline
 from ddpnb.notebook.widgets.view import module
 from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
 from ddpnb.recording.ending import Ending
+from ddpnb.recording.marks import Mark
 from ddpnb.recording.recording import Process, RankRecord, Recording
 from tests.notebook.widgets.standin import load, page_in, sendable, show
 from tests.rules.recordings import diagnose
@@ -58,7 +59,7 @@ def pure(browser):
     """A page that has the arithmetic alone, with the lanes of the hang in ``store``."""
     columns = timeline().get_state()["columns"]
     with page_in(browser) as page:
-        load(page, module("axis.js", "columns.js", "lanes.js"), state={"columns": columns})
+        load(page, module("axis.js", "columns.js", "lanes.js", "chosen.js"), state={"columns": columns})
         page.evaluate(
             """() => {
                 const { head, events, places } = model.get("columns");
@@ -143,7 +144,7 @@ def test_many_calls_on_a_pixel_are_summed_up_beforehand(browser):
     }
     columns = Timeline(Recording(3, records)).get_state()["columns"]
     with page_in(browser) as page:
-        load(page, module("axis.js", "columns.js", "lanes.js"), state={"columns": columns})
+        load(page, module("axis.js", "columns.js", "lanes.js", "chosen.js"), state={"columns": columns})
         quick, exact, summed = page.evaluate(
             """() => {
                 const store = script.emptyStore(), { head, events, places } = model.get("columns");
@@ -196,7 +197,7 @@ DERIVED = """(store) => {
         for (let i = 0; i < 40; i++) views.push(script.zoomed(views.at(-1), 0.4, views[0].end, views[0]));
         for (const view of views) {
             note("views", [view.begin, view.end, 1 / (view.end - view.begin), script.moved(view, 1, views[0]).begin]);
-            note("ticks", script.ticks(view, 500, 0, false).map((tick) => tick.at));
+            note("ticks", script.ticks(view, 500, 0).map((tick) => tick.at));
             store.lanes.forEach((lane, at) => {
                 const into = script.coverageOf(50);
                 script.cover(store, at, view, 50, now, into);
@@ -225,7 +226,7 @@ def told(page, widget, *updates):
     for calls in updates:
         widget.add(calls)
     given = sendable([[columns["head"], columns["events"], columns["places"]], *map(list, sent)])
-    load(page, module("axis.js", "columns.js", "lanes.js"), state={"messages": given})
+    load(page, module("axis.js", "columns.js", "lanes.js", "chosen.js"), state={"messages": given})
     page.evaluate(
         """() => {
             window.store = script.emptyStore();
@@ -298,19 +299,19 @@ def test_no_number_is_lost_to_strange_calls(browser, kind):
 
 
 def test_labels_of_the_axis(pure):
-    def labels(begin, end, zero, named):
-        given = [begin, end, zero, named]
-        return pure.evaluate("([begin, end, zero, named]) => script.ticks({ begin, end }, 550, zero, named).map((one) => one.text)", given)  # fmt: skip
+    def labels(begin, end, zero):
+        given = [begin, end, zero]
+        return pure.evaluate("([begin, end, zero]) => script.ticks({ begin, end }, 550, zero).map((one) => one.text)", given)  # fmt: skip
 
-    assert labels(-1, 0, 0, True) == ["−1.0 s", "−0.8 s", "−0.6 s", "−0.4 s", "−0.2 s", "now"]
-    assert labels(0, 0.004, 0, False) == ["0", "1 ms", "2 ms", "3 ms", "4 ms"]
-    assert labels(7199, 7201, 0, False)[0] == "1:59:59.0"
-    assert len(labels(0, 1e-9, 0, False)) < 100
+    assert labels(-1, 0, 0) == ["−1.0 s", "−0.8 s", "−0.6 s", "−0.4 s", "−0.2 s", "0 s"]
+    assert labels(10, 10.004, 10) == ["0 s", "0.001 s", "0.002 s", "0.003 s", "0.004 s"]
+    assert labels(7199, 7201, 0)[0] == "7199.0 s"
+    assert len(labels(0, 1e-9, 0)) < 100
 
 
 def test_lengths_in_words(pure):
     texts = pure.evaluate("() => [0, 3e-6, 0.0123, 1.5, 61, 600, 8000].map(script.spanText)")
-    assert texts == ["0 s", "3 µs", "12.3 ms", "1.5 s", "61 s", "10 min", "2.22 h"]
+    assert texts == ["0 s", "3 µs", "12.3 ms", "1.50 s", "61.0 s", "600.0 s", "8000.0 s"]
 
 
 def test_views(pure):
@@ -474,14 +475,121 @@ def test_sharp_on_a_dense_screen(browser):
         assert AMBER in page.evaluate(PIXELS, [0, int(at(page, 0.905)), int(at(page, 0.995))])
 
 
-def test_click_selects_and_tells(page):
+def chosen(page):
+    return page.get_by_role("region", name="what was chosen")
+
+
+def said(page):
+    return page.locator(".unseen").inner_text()
+
+
+def test_a_chosen_call_is_shown_beside_the_time_line(page):
     show_all(page, timeline())
     canvas = page.locator("canvas")
-    canvas.click(position={"x": at(page, 0.8), "y": 24 + 34 + 17})
-    assert page.evaluate("() => sent") == [{"action": "select", "values": {"rank": "1", "number": "5"}}]
-    assert "rank 1: barrier #6" in page.get_by_role("status").inner_text()
-    canvas.click(position={"x": at(page, 0.08), "y": 24 + 17})  # nothing is there
-    assert len(page.evaluate("() => sent")) == 1
+    canvas.click(position={"x": at(page, 0.25), "y": 24 + 34 + 17})
+    for text in ("Rank 1: all_reduce #3", "default_pg", "waited 20 ms"):
+        assert text in chosen(page).inner_text()
+    box, beside = canvas.bounding_box(), chosen(page).bounding_box()
+    assert beside["x"] > box["x"] + box["width"] and beside["y"] < box["y"] + box["height"]
+    came = chosen(page).get_by_role("row").all_inner_texts()
+    assert [row.split("\t")[:3] for row in came[1:]] == [
+        ["0", "0.2 s", "+0 s"], ["1", "0.22 s", "+0.02 s"], ["2", "0.24 s", "+0.04 s"],
+    ]  # fmt: skip
+    assert "rank 1: all_reduce #3" in said(page)
+    chosen(page).get_by_role("link").click()
+    assert page.evaluate("() => sent.map(({ action, values }) => [action, values.file, values.line])") == [["place", "train.py", "88"]]  # fmt: skip
+    chosen(page).get_by_role("button", name="close").click()
+    expect(chosen(page)).to_be_hidden()
+
+
+def test_python_answers_for_places_that_are_shown_alone():
+    widget, sent = timeline(), []
+    widget.send = lambda content, buffers=None: sent.append(content)
+    for file in ("train.py", "/etc/passwd"):
+        widget._take(widget, {"action": "place", "values": {"file": file, "line": "88", "root": ""}}, None)
+    assert [(one["kind"], one["file"]) for one in sent] == [("place", "train.py")]
+
+
+def test_calls_are_found_by_operation_and_number(page):
+    show_all(page, timeline())
+    field = page.get_by_role("searchbox", name="search for a call")
+    page.locator("canvas").focus()
+    page.keyboard.press("/")
+    for typed, of, first in (
+        ("all_reduce #3", 3, "rank 0: all_reduce #3"), ("barrier", 1, "rank 1: barrier #6"),
+        ("#2", 3, "rank 0: all_reduce #2"), ("train.py", 18, "rank 0: all_reduce #"),
+    ):  # fmt: skip
+        field.fill(typed)
+        page.keyboard.press("Enter")
+        expect(page.locator(".looking .count")).to_contain_text(f" of {of}")
+        assert said(page).startswith(first)
+    page.keyboard.press("Escape")
+    assert page.evaluate("() => document.activeElement.tagName") == "CANVAS"
+    field.fill("broadcast")
+    page.keyboard.press("Enter")
+    assert page.locator(".looking .count").inner_text() == "none is shown"
+
+
+def test_an_interval_is_summed_up(page):
+    show_all(page, timeline())
+    box = page.locator("canvas").bounding_box()
+    y = box["y"] + 24 + 17
+    page.mouse.move(box["x"] + at(page, 0.1), y)
+    page.keyboard.down("Shift")
+    page.mouse.down()
+    page.mouse.move(box["x"] + at(page, 0.2), y, steps=3)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    rows = [row.split("\t") for row in chosen(page).get_by_role("row").all_inner_texts()]
+    assert rows[0] == ["rank", "computing", "waiting", "in collectives", "held", "calls"]
+    seconds = [[float(text.removesuffix(" s")) for text in row[1:5]] for row in rows[1:4]]
+    for row, wanted in zip(seconds, ([0.04, 0.04, 0.02, 0], [0.06, 0.02, 0.02, 0], [0.08, 0, 0.02, 0]), strict=True):
+        assert row == pytest.approx(wanted, abs=0.003)
+    assert rows[-1] == ["all_reduce", "3", "12 kB"]
+    page.keyboard.press("Escape")
+    expect(chosen(page)).to_be_hidden()
+    page.keyboard.press("Home")
+    page.keyboard.press("Shift+ArrowRight")
+    assert chosen(page).get_by_role("row").last.inner_text().split("\t")[:2] == ["all_reduce", "6"]
+
+
+def test_arrows_lead_to_the_rank_that_came_last(page):
+    show_all(page, timeline())
+    between = page.evaluate(PIXELS, [1, int(at(page, 0.213)), int(at(page, 0.218))])
+    page.locator("canvas").hover(position={"x": at(page, 0.25), "y": 24 + 17})
+    page.wait_for_timeout(100)
+    assert page.evaluate(PIXELS, [1, int(at(page, 0.213)), int(at(page, 0.218))]) != between
+
+
+def test_what_somebody_points_at_stands_still(page):
+    widget = timeline(live=True)
+    show(page, widget)
+    page.get_by_role("button", name="follow").click()
+    if page.get_by_role("button", name="follow").get_attribute("aria-pressed") != "true":
+        page.get_by_role("button", name="follow").click()
+    page.locator("canvas").hover(position={"x": 100, "y": 24 + 80})
+    views = [page.evaluate(PIXELS, [0, 64, 300]) for _ in range(2) if not page.wait_for_timeout(400)]
+    assert views[0] == views[1]
+
+
+def test_time_in_which_a_rank_was_held_is_held(page):
+    """At a line, before a collective, and until now; what comes after the end of the rank is nothing."""
+    made = [call(0, 0, 50), call(1, 300, 350)]
+    marks = [Mark(n, kind, BEGAN + at * MS, thread=1) for n, (kind, at) in enumerate([("held", 100), ("resumed", 300), ("held", 500)])]  # fmt: skip
+    records = {0: RankRecord(0, calls=tuple(made), marks=tuple(marks)), 1: RankRecord(1, calls=(call(0, 0, 50),))}
+    show_all(page, Timeline(Recording(2, records, taken_ns=BEGAN + 1000 * MS)))
+    held = page.evaluate("() => getComputedStyle(document.querySelector('.ddpnb')).getPropertyValue('--ddpnb-note')")
+    assert held
+    page.keyboard.press("Escape")
+    box = page.locator("canvas").bounding_box()
+    y = box["y"] + box["height"] - 6  # below the lanes an interval is chosen without a key
+    page.mouse.move(box["x"] + at(page, 0), y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + at(page, 1.0), y, steps=3)
+    page.mouse.up()
+    rows = [row.split("\t") for row in chosen(page).get_by_role("row").all_inner_texts()]
+    assert float(rows[1][4].removesuffix(" s")) == pytest.approx(0.7, abs=0.01)
+    assert float(rows[1][1].removesuffix(" s")) < 0.21 and rows[2][4] == "0 s"
 
 
 def test_hover_shows_a_tip(page):
@@ -506,22 +614,26 @@ def test_keys(page):
     show_all(page, timeline())
     page.locator("canvas").focus()
     page.keyboard.press("Home")
-    status = page.get_by_role("status")
+    status = page.locator(".unseen")
     assert status.inner_text().startswith("rank 0: all_reduce #1")
     page.keyboard.press("ArrowRight")
     assert status.inner_text().startswith("rank 0: all_reduce #2")
     page.keyboard.press("ArrowDown")
     assert status.inner_text().startswith("rank 1: all_reduce #2")
     page.keyboard.press("End")
-    page.keyboard.press("Enter")
-    assert page.evaluate("() => sent.at(-1).values") == {"rank": "1", "number": "5"}
+    assert status.inner_text().startswith("rank 1: barrier #6")
     page.keyboard.press("ArrowUp")
     page.keyboard.press("ArrowLeft")
     assert status.inner_text().startswith("rank 0: all_reduce #5")
-    assert page.locator(".tip").is_visible()
+    assert "Rank 0: all_reduce #5" in chosen(page).inner_text()
+    before = picture(page)
+    for key in ("w", "d", "s", "a"):
+        page.keyboard.press(key)
+        assert picture(page) != before
+        before = picture(page)
     for key in ("+", "+", "-", "Escape"):
         page.keyboard.press(key)
-    expect(page.locator(".tip")).to_be_hidden()
+    expect(chosen(page)).to_be_hidden()
 
 
 def picture(page):
@@ -532,7 +644,7 @@ def picture(page):
 def test_dragging_and_the_wheel_move_it(page):
     show_all(page, timeline())
     box = page.locator("canvas").bounding_box()
-    x, y = box["x"] + 500, box["y"] + 20
+    x, y = box["x"] + 500, box["y"] + 24 + 30
     seen = [picture(page)]
     page.mouse.move(x, y)
     page.mouse.down()
@@ -540,7 +652,7 @@ def test_dragging_and_the_wheel_move_it(page):
     page.mouse.up()
     page.mouse.move(2, 650)
     seen.append(picture(page))
-    assert not page.evaluate("() => sent")  # it was no click
+    expect(chosen(page)).to_be_hidden()  # it was no click
     page.mouse.move(x, y)
     page.keyboard.down("Control")
     page.mouse.wheel(0, -200)
@@ -576,7 +688,7 @@ def test_what_is_new_is_shown(page):
     assert follow.get_attribute("aria-pressed") == "false"
     page.locator("canvas").focus()
     page.keyboard.press("End")
-    assert "all_reduce #2" in page.get_by_role("status").inner_text()
+    assert "all_reduce #2" in said(page)
     follow.click()
     assert follow.get_attribute("aria-pressed") == "true"
 
@@ -641,12 +753,10 @@ def test_it_follows_a_run_until_its_end_and_the_next_one(page):
     assert lanes == [["clear"]] * 2  # a minute in which nothing ran, in a hundred pixels
     page.locator("canvas").focus()
     page.keyboard.press("Home")
-    page.keyboard.press("Enter")
+    assert "0 s" in chosen(page).get_by_role("row").nth(1).inner_text()
     page.keyboard.press("End")
-    page.keyboard.press("Enter")
-    chosen = [one["values"]["number"] for one in page.evaluate("() => sent") if one["action"] == "select"]
-    assert chosen == ["0", "5"]
-    assert told.widget.lanes.call(0, 5).entered_ns - told.widget.lanes.call(0, 2).entered_ns == 60_000 * MS
+    row = chosen(page).get_by_role("row").nth(1).inner_text().split("\t")
+    assert row[:2] == ["0", "0.25 s"]  # from the beginning of its own run on
 
 
 def test_a_rank_that_was_released_waits_no_longer(page):
@@ -657,14 +767,16 @@ def test_a_rank_that_was_released_waits_no_longer(page):
     page.locator("canvas").hover(position={"x": at(page, 0.5), "y": 24 + 17})
     page.locator("canvas").focus()
     page.keyboard.press("End")
-    expect(page.locator(".tip")).to_contain_text("then the rank left the run")
-    said = page.locator(".tip").inner_text()
+    expect(chosen(page)).to_contain_text("then the rank left the run")
+    text = chosen(page).inner_text()
     page.wait_for_timeout(300)
-    assert page.locator(".tip").inner_text() == said
+    assert chosen(page).inner_text() == text
 
 
 def test_the_legend_has_all_that_is_drawn(page):
     show(page, timeline())
+    assert page.get_by_role("group", name="legend").is_hidden()
+    page.get_by_role("button", name="legend").click()
     words = page.get_by_role("group", name="legend").inner_text().split("\n")
     assert {"computing", "waiting", "in the collective", "held", "failed", "mismatch", "absent", "a run begins", "ended",
             "ended with an error", "idle, or blocked elsewhere", "compressed time", "now"} < set(words)  # fmt: skip

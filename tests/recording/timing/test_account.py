@@ -11,11 +11,12 @@ import pytest
 from ddpnb.recording.account import Account
 from ddpnb.recording.calls import Call, CallState, Group, Signature, Site
 from ddpnb.recording.ending import Ending
-from ddpnb.recording.marks import Mark
+from ddpnb.recording.marks import HeldTime, Mark
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.replicas import Model, TensorSpec
 from ddpnb.recording.timing import timeline
 from ddpnb.recording.timing.account import Ledger, account
+from ddpnb.render.account import TimeAccount
 from tests.rules.recordings import Rank, line, record
 
 MS = 1_000_000
@@ -88,6 +89,35 @@ def parts(found: Account, rank: int) -> tuple[float, float, float, float]:
 
 def waited_for(found: Account, rank: int) -> dict[int, float]:
     return {other: round(seconds * 1e3, 3) for other, seconds in found.ranks[rank].waited_for}
+
+
+# -- holds
+
+
+def test_time_in_which_a_rank_is_held_is_not_compute():
+    """Before a collective and at a line; the other rank waits for it meanwhile."""
+    held = Story(0, 1).mark("begin", 0).call(0, 10).mark("held", 20).mark("resumed", 60, cpu=1).call(60, 70)
+    held.mark("held", 70, cpu=1).mark("resumed", 90, cpu=2).call(95, 100).mark("end", 100, cpu=15)
+    free = Story(0, 1).mark("begin", 0).call(0, 10).call(20, 70).call(75, 100).mark("end", 100, cpu=15)
+    found = told(held, free)
+    assert round(found.ranks[0].parts.held * 1e3) == 60 and found.ranks[1].parts.held == 0
+    assert parts(found, 0) == (15, 0, 25, 0) and waited_for(found, 1) == {0: 60}
+    assert found.stragglers[0].because == "it was held for 60 ms"
+    assert found.parts.parts[-1] == "held" and told(free, free).parts.parts[-1] == "data"
+    assert TimeAccount.of(found).headline.endswith("They were held for 30 ms on average, which is not counted here.")
+
+
+def test_a_rank_that_is_held_now_is_held_until_now():
+    story = Story(0).mark("begin", 0).call(0, 10).mark("held", 20)
+    assert round(told(story, now=100).ranks[0].parts.held * 1e3) == 80
+    assert told(story, now=100).ranks[0].parts.compute == pytest.approx(0.01)
+
+
+def test_several_threads_that_are_held_count_once_and_the_end_ends_all():
+    held = HeldTime()
+    assert held.take([Mark(n, kind, at, thread) for n, (kind, at, thread) in enumerate(
+        [("held", 5, 1), ("held", 7, 2), ("resumed", 9, 1), ("resumed", 12, 2), ("resumed", 13, 2), ("held", 20, 1)])]) == [(5, 12)]  # fmt: skip
+    assert held.since == 20 and held.take([Mark(9, "end", 30)]) == [(20, 30)] and not held.since
 
 
 # -- one collective

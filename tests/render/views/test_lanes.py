@@ -11,6 +11,7 @@ from ddpnb.recording.calls import NO_SITE, Call, CallState, Group, Signature, Si
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.events.startup import InitProcessGroup
 from ddpnb.recording.findings import Diagnosis, Finding
+from ddpnb.recording.marks import Mark
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Process, RankRecord, Recording
 from ddpnb.recording.stacks import Frame, Stack
@@ -391,11 +392,22 @@ def test_runs_are_kept_apart():
     assert spans(shown, 0) == [(1005, 1007, 1014), (1015, 1016, 1024)]  # nobody of the first run came to these
     events = shown.columns().events
     assert events["number"].tolist() == [0, 1, 2, 3] * 2
-    of_first, of_second = shown.call(0, 1), shown.call(0, 3)
-    assert of_first is not None and of_second is not None
-    assert of_second.entered_ns - of_first.entered_ns == pytest.approx(1000 * MS, abs=1000)
-    assert (of_second.title, of_second.site, of_second.state) == ("all_reduce #2", SITE, CallState.COMPLETED)
-    assert shown.call(0, 4) is None and shown.call(9, 0) is None
+    begin = events["begin"][events["lane"] == 0]
+    assert begin[3] - begin[1] == pytest.approx(1.0, abs=1e-6)
+
+
+def test_holds_are_kept_with_their_runs():
+    shown = Lanes()
+    run_of(shown, BOTH, at=5, taken=40)
+    shown.hold(0, [Mark(0, "held", BEGAN + 20 * MS, 1)])
+    assert shown.holds(0) == [pytest.approx((0.015, shown.now))] and shown.holds(1) == []
+    shown.news()
+    shown.hold(0, [Mark(1, "resumed", BEGAN + 30 * MS, 1)])
+    assert [hold for _, hold in shown.news().holds] == shown.holds(0) == [pytest.approx((0.015, 0.025))]
+    run_of(shown, later(1000), at=1002, taken=1035, pids=(21, 22))
+    shown.hold(0, [Mark(2, "held", BEGAN + 1010 * MS, 1), Mark(3, "end", BEGAN + 1020 * MS)])
+    assert [round(end - begin, 6) for begin, end in shown.holds(0)] == [0.01, 0.01]
+    assert len(shown.columns().holds) == 2 and not shown.news().holds
 
 
 def test_a_run_without_calls_is_not_kept():

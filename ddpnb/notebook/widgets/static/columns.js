@@ -28,7 +28,7 @@ export function decode(view, count, fields = FIELDS) {
 /** Nothing yet. */
 export function emptyStore() {
   return {
-    texts: [], kinds: [], met: new Float64Array(0), lanes: [], rows: [], past: [], runs: [], quiet: emptyQuiet(), now: 0, of: 0, count: 0,
+    texts: [], kinds: [], met: new Float64Array(0), lanes: [], rows: [], past: [], runs: [], holds: [], quiet: emptyQuiet(), now: 0, of: 0, count: 0,
   };
 }
 
@@ -61,6 +61,12 @@ export function take(store, head, events, places) {
   }
   for (const { begin, end } of store.runs) touch(store.quiet, begin ?? NaN), touch(store.quiet, end ?? NaN);
   for (const row of store.rows) touch(store.quiet, row.ended ?? NaN);
+  for (const [lane, begin, end] of head.holds ?? []) {
+    const holds = (store.holds[lane] ??= []);
+    if (holds.at(-1)?.begin === begin) holds.pop();
+    holds.push({ begin, end });
+    touch(store.quiet, begin), touch(store.quiet, end ?? NaN);
+  }
   store.count = 0;
   for (const lane of store.lanes) {
     reach(store, lane);

@@ -1,6 +1,6 @@
 // Whether a panel is still fed: its head listens, says in one place what happened and what to do, and all parts follow it.
 
-const LOST_MS = 8000; // without an update
+export const LOST_MS = 8000; // without an update
 const AGAIN_MS = 4000; // between two attempts to be heard
 const ENDS = new Set(["starting", "restarting", "autorestarting", "terminating", "dead"]); // states of a kernel that knows nothing of a panel
 const OFF = "button, input, select, textarea";

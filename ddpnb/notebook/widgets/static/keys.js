@@ -21,7 +21,8 @@ const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbo
 const OTHERS = [
   ["o", "open the line of the rank that has the focus"],
   ["arrow keys", "among the ranks, and along the time line"],
-  ["Enter", "open the panel of a rank, or show the line of a call in the time line"],
+  ["w a s d", "zoom and move the time line, while it has the focus; / searches in it, Shift with arrow keys chooses an interval"],
+  ["Enter", "open the panel of a rank"],
   ["Escape", "close what was opened"],
 ];
 

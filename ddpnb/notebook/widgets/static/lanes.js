@@ -4,10 +4,11 @@ import { STOOD, axisOf, drawnAt, fit, gapsOf } from "./axis.js";
 import { CLOCKS, DONE, FAILED, HELD, LEFT, OPEN, after, endOf, metOf, rowsOf, runOf, spanOf, visible, wasLeft } from "./columns.js";
 
 export const PARTS = ["computing", "waiting", "collective", "held", "failed", "leftWaiting", "leftCollective"];
+const OVER = "over"; // of a pixel: the rank had left the run
 
 /** Room for the coverage of so many pixels. @param {number} width */
 export function coverageOf(width) {
-  return Object.fromEntries(PARTS.map((name) => [name, new Float32Array(width)]));
+  return Object.fromEntries([...PARTS, OVER].map((name) => [name, new Float32Array(width)]));
 }
 
 /**
@@ -16,14 +17,16 @@ export function coverageOf(width) {
  * @returns {boolean} whether there is anything that runs in the shadow of other things
  */
 export function cover(store, at, view, width, now, into) {
-  for (const name of PARTS) into[name].fill(0);
-  const { computing, waiting, collective, held, failed } = into;
+  for (const name of [...PARTS, OVER]) into[name].fill(0);
+  const { computing, waiting, collective, held, failed, over } = into;
   const rows = rowsOf(store, at);
   let shadow = false;
   for (const piece of view.pieces ?? [{ begin: view.begin, end: view.end, left: 0, right: 1 }]) {
     const frame = frameOf(piece, width);
     shadow = coverCalls(store, store.lanes[at], frame, now, into) || shadow;
+    for (const { begin, end } of store.holds[at] ?? []) add(held, frame, begin, end ?? now);
     for (const row of rows) {
+      if (row.ended !== null && row.ended !== undefined) add(over, frame, row.ended, store.runs.find(({ begin }) => begin > row.ended)?.begin ?? Infinity);
       const ended = Math.min(row.ended ?? Infinity, now), until = Math.min(row.until ?? Infinity, ended);
       if (row.stands) add(waiting, frame, until, ended);
       add(computing, frame, row.begin, until);
@@ -34,6 +37,7 @@ export function cover(store, at, view, width, now, into) {
     collective[x] = Math.min(collective[x], 1 - strong);
     waiting[x] = Math.min(waiting[x], 1 - strong - collective[x]);
     computing[x] = Math.max(0, Math.min(1, computing[x]) - strong - collective[x] - waiting[x]);
+    if (over[x] > 0) for (const name of PARTS) into[name][x] *= Math.max(0, 1 - over[x]);
   }
   return shadow;
 }
@@ -257,9 +261,14 @@ export function spanText(seconds) {
   const long = Math.abs(seconds);
   if (long === 0) return "0 s";
   if (long < 1e-3) return `${round(seconds * 1e6)} µs`;
-  if (long < 1) return `${round(seconds * 1e3)} ms`;
-  if (long < 120) return `${round(seconds)} s`;
-  return long < 7200 ? `${round(seconds / 60)} min` : `${round(seconds / 3600)} h`;
+  return long < 1 ? `${round(seconds * 1e3)} ms` : secondsText(seconds);
+}
+
+/** In the unit of the axis, whatever the length. @param {number} seconds */
+export function secondsText(seconds) {
+  const long = Math.abs(seconds);
+  const digits = long >= 10 ? 1 : long >= 1 ? 2 : long >= 0.001 ? 4 : 6;
+  return `${long < 1 ? Number(seconds.toFixed(digits)) : seconds.toFixed(digits)} s`;
 }
 
 function round(value) {
@@ -269,31 +278,18 @@ function round(value) {
 
 const STEPS = [1, 2, 5, 10];
 
-/** Where the axis has its labels, and what they say: before `zero` with a minus, at it "now" if `named`. */
-export function ticks(view, width, zero, named) {
+/** Where the axis has its labels, and what they say: seconds since `zero`, when the run began. */
+export function ticks(view, width, zero) {
   const length = view.end - view.begin;
   const wanted = (length * 110) / Math.max(width, 1);
   const power = 10 ** Math.floor(Math.log10(wanted));
   const step = STEPS.map((one) => one * power).find((one) => one >= wanted * 0.999) ?? 10 * power;
+  const digits = Math.min(9, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
   const found = [];
   const first = Math.ceil((view.begin - zero) / step - 1e-9);
-  const largest = Math.max(Math.abs(view.begin - zero), Math.abs(view.end - zero));
   for (let k = first; k * step <= view.end - zero + 1e-12 && found.length < 100; k++)
-    found.push({ at: zero + k * step, text: named && k === 0 ? "now" : tickText(k * step, step, largest) });
+    found.push({ at: zero + k * step, text: `${(k * step).toFixed(k ? digits : 0).replace("-", "−")} s` });
   return found;
-}
-
-function tickText(value, step, largest) {
-  if (!value) return "0";
-  const sign = value < 0 ? "−" : "";
-  const long = Math.abs(value);
-  const [unit, name] = largest < 1e-6 ? [1e-9, "ns"] : largest < 1e-3 ? [1e-6, "µs"] : largest < 1 ? [1e-3, "ms"] : [1, "s"];
-  const digits = Math.min(9, Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9)));
-  if (largest < 600) return `${sign}${(long / unit).toFixed(digits)} ${name}`;
-  const seconds = (long % 60).toFixed(digits).padStart(digits ? digits + 3 : 2, "0");
-  const hours = Math.floor(long / 3600);
-  const minutes = Math.floor(long / 60) % 60;
-  return `${sign}${hours ? `${hours}:${String(minutes).padStart(2, "0")}` : minutes}:${seconds}`;
 }
 
 /** A call in words. */

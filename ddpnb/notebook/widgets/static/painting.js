@@ -1,9 +1,11 @@
 // Painting lanes on a canvas: pixels for the calls, however many there are, and words on plates over them.
 import { drawnAt, momentOf } from "./axis.js";
-import { HELD, LEFT, find, runOf, spanOf, visible } from "./columns.js";
-import { cover, coverageOf, fitted, spanText, ticks } from "./lanes.js";
+import { HELD, LEFT, after, find, runOf, spanOf, visible } from "./columns.js";
+import { arrows, marked, ring } from "./overlays.js";
+import { cover, coverageOf, fitted, secondsText, ticks } from "./lanes.js";
 
-const RIGHT = 12, TOP = 24, AXIS = 26; // of the page's pixels
+export const RIGHT = 12;
+const TOP = 24, AXIS = 26; // of the page's pixels
 const WORDS_FROM = 14; // height of a bar that has room for words
 const MANY = 300; // calls of a lane in sight; with more none is named
 
@@ -80,7 +82,7 @@ export function painterOf(canvas) {
     context.putImageData(image, Math.round(place.left * ratio), Math.round(place.top * ratio));
   };
 
-  const paint = (store, place, view, now, colours, { selected, hovered, following, ratio }) => {
+  const paint = (store, place, view, now, colours, { selected, hovered, interval, ratio }) => {
     if (canvas.width !== Math.round(place.width * ratio) || canvas.height !== Math.round(place.height * ratio)) {
       canvas.width = Math.round(place.width * ratio);
       canvas.height = Math.round(place.height * ratio);
@@ -90,13 +92,15 @@ export function painterOf(canvas) {
     pixels(store, place, view, now, colours, ratio);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const brush = { context, store, place, view, now, colours };
-    axis(brush, following);
+    axis(brush);
     for (const gap of view.axis.gaps) broken(brush, gap);
     runMarks(brush);
     for (let at = 0; at < place.lanes; at++) {
       label(brush, at);
       lane(brush, at);
     }
+    if (interval) marked(brush, interval);
+    arrows(brush, hovered ?? selected);
     for (const one of [hovered, selected]) if (one) ring(brush, one, one === selected);
   };
   return { paint };
@@ -169,14 +173,14 @@ function evenPieces(store, view, place) {
   return found;
 }
 
-function axis({ context, store, place, view, now, colours }, following) {
+function axis({ context, store, place, view, now, colours }) {
   const bottom = place.top + place.lanes * place.pitch;
   const taken = view.axis.gaps.map((gap) => lengthPlate(context, place, view, gap, colours));
   context.font = `11px ${colours.font}`;
   context.textBaseline = "middle";
   context.textAlign = "center";
   for (const { begin, end, zero, width } of evenPieces(store, view, place)) {
-    for (const { at, text } of ticks({ begin, end }, width, following ? now : zero, following)) {
+    for (const { at, text } of ticks({ begin, end }, width, zero)) {
       const x = Math.round(placeOf(place, view, at)) + 0.5;
       context.globalAlpha = 0.7;
       context.fillStyle = colours.line.text;
@@ -206,7 +210,7 @@ function lengthPlate(context, place, view, gap, colours) {
   const scale = place.inner / (view.end - view.begin);
   const middle = place.left + (gap.from + 0.75 * (gap.to - gap.from) - view.begin) * scale;
   context.font = `600 11px ${colours.font}`;
-  const text = spanText(gap.end - gap.begin);
+  const text = secondsText(gap.end - gap.begin);
   const half = context.measureText(text).width / 2 + 6;
   const room = [place.left - 4, place.width - 1];
   const at = Math.min(Math.max(middle, room[0] + half), room[1] - half);
@@ -350,8 +354,10 @@ function state(brush, at, row, over, room, roomy) {
     frame(brush, at, begin, Math.max(over, begin), colours.error, 1.5, [5, 4]);
     if (roomy) plate(brush, at, begin, Math.max(over, begin), mark.words, colours.error, { room });
   } else if (roomy && !row.stands && until !== null && row.doing && row.until > row.begin) {
-    const x = placeOf(place, view, ended ?? until);
-    if (x < place.width - RIGHT - 30) plate(brush, at, ended ?? until, room[1], row.doing, row.failed ? colours.error : colours.faint, { after: ended !== null });
+    const last = after(own.begin, own.count, room[1]) - 1; // it never lies on a call that came later
+    const from = ended ?? Math.max(until, last >= 0 ? own.reach[last] : until);
+    const x = placeOf(place, view, from);
+    if (x < place.width - RIGHT - 30) plate(brush, at, from, room[1], row.doing, row.failed ? colours.error : colours.faint, { after: ended !== null });
   }
   if (ended !== null && ended > row.begin) endMark(brush, at, ended, row.failed);
 }
@@ -447,21 +453,4 @@ function frame({ context, place, view }, at, begin, end, colour, line, dash, emp
   context.setLineDash(dash);
   context.strokeRect(...box);
   context.setLineDash([]);
-}
-
-/** A ring about the call that is looked at. */
-function ring(brush, { lane: at, number }, strong) {
-  const { store, now, colours, context, place } = brush;
-  const own = store.lanes[at];
-  const i = own ? find(own, number) : -1;
-  if (i < 0) return;
-  const { begin, end } = spanOf(store, own, i, now);
-  const left = Math.max(placeOf(place, brush.view, begin), place.left) - 1.5;
-  const right = Math.min(placeOf(place, brush.view, end), place.width - RIGHT) + 1.5;
-  if (right < place.left - 2 || left > place.width - RIGHT + 2) return;
-  context.strokeStyle = colours.fg.text;
-  context.lineWidth = strong ? 2 : 1;
-  context.beginPath();
-  context.roundRect(left, topOf(place, at) - 1.5, Math.max(5, right - left), place.bar + 3, 3);
-  context.stroke();
 }

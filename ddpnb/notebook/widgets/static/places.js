@@ -51,7 +51,7 @@ export function fileAddress(path, download) {
 }
 
 /** Open or download a file that was written: what the server of this page has below its folder. */
-function take(manager, link, place) {
+function takeFile(manager, link, place) {
   if (!place.path) {
     link.replaceWith(`(not below the folder of this server: ${place.file})`);
     return;
@@ -89,7 +89,7 @@ export function followLinks(model, body) {
     showLine(shown);
   };
   const came = (link, place) => {
-    if (link.dataset.written) take(model.widget_manager, link, place);
+    if (link.dataset.written) takeFile(model.widget_manager, link, place);
     else if (place.lines.length > 1 || place.lines[0]) showHere(link, place);
     else edit(model.widget_manager, link, place, () => showHere(link, place));
   };

@@ -1,94 +1,52 @@
-// The time line: shows the lanes, lets one move about in them, and tells Python which call somebody points at.
+// The time line: shows the lanes, lets one move about in them, search, and choose calls and intervals.
 import { axisOf, drawnAt, gapsOf, momentOf, seen } from "./axis.js";
+import { search, together } from "./chosen.js";
 import { emptyStore, find, runOf, spanOf, take } from "./columns.js";
+import { LOST_MS } from "./connection.js";
+import { aboutCall, aboutInterval, button, legend, make } from "./elements.js";
 import { keepHearing } from "./hearing.js";
 import { keepKeys } from "./keys.js";
-import { describe, extentOf, hit, moved, nearest, recentView, wholeView, zoomed } from "./lanes.js";
+import { describe, extentOf, hit, moved, nearest, recentView, spanText, wholeView, zoomed } from "./lanes.js";
 import { coloursOf, laneAt, layout, momentAt, painterOf, placeOf, topOf } from "./painting.js";
+import { followLinks } from "./places.js";
 
-const LOST_MS = 8000; // without an update
 const ASK_MS = 2000; // before one asks again
 const FRAME_MS = 125; // while time passes by itself: the browser may share its cores with the ranks
-const CALM_MS = 1000; // the same for those who want little motion
+const CALM_MS = 1000; // the same for those who want little motion, and where nothing is to be seen of it
 const CLICK = 4; // pixels: what moves less is a click
 const NEAR = 4; // pixels: how near the pointer must be
 const ZOOM = 1.6;
+const ASIDE = 0.15; // of the width, for a key that moves
 const THEME = ["data-jp-theme-light", "data-jp-theme-name", "data-theme", "class", "style"];
-const ICONS = {
-  in: "M5 1h2v4h4v2H7v4H5V7H1V5h4z", out: "M1 5h10v2H1z",
-  fit: "M1 1h1.6v10H1zM9.4 1H11v10H9.4zM3.2 6l2.3-2.4v1.6h1V3.600L8.8 6 6.5 8.400V6.800h-1v1.600z",
-  follow: "M1 5.200h5V2.600L10 6 6 9.400V6.800H1zM10.2 2h1.400v8h-1.400z",
-};
-const LEGEND = [
-  ["computing", "background: color-mix(in srgb, var(--ddpnb-busy) 40%, transparent)"],
-  ["waiting", "border: 1px solid var(--ddpnb-warning); background: repeating-linear-gradient(-45deg, var(--ddpnb-warning) 0 1.5px, transparent 1.5px 4px)"],
-  ["in the collective", "background: var(--ddpnb-ok)"],
-  ["in it, while the rank continues", "background: linear-gradient(color-mix(in srgb, var(--ddpnb-busy) 40%, transparent) 0 55%, var(--ddpnb-ok) 55%)"],
-  ["held", "border: 1px solid var(--ddpnb-note); background: repeating-linear-gradient(-45deg, var(--ddpnb-note) 0 2px, color-mix(in srgb, var(--ddpnb-note) 45%, transparent) 2px 4px)"],
-  ["failed", "background: var(--ddpnb-error)"],
-  ["mismatch", "border: 2px solid var(--ddpnb-error)"],
-  ["absent", "border: 1.5px dashed var(--ddpnb-error)"],
-  ["idle, or blocked elsewhere", "border: 1px dotted var(--ddpnb-faint)"],
-  ["a run begins", "width: 2px; background: var(--ddpnb-fg)"],
-  ["ended", "width: 3px; background: var(--ddpnb-faint)"],
-  ["ended with an error", "color: var(--ddpnb-error)", "×"],
-  ["named by a finding", "color: var(--ddpnb-error)", "▸"],
-  ["compressed time", "color: var(--ddpnb-faint)", "M2 0l2 3-2 3 2 3-2 3h1l2-3-2-3 2-3-2-3zM7 0l2 3-2 3 2 3-2 3h1l2-3-2-3 2-3-2-3z"],
-  ["now", "width: 0; border-left: 1px dashed var(--ddpnb-faint)"],
-];
-
-/** An element with a class, words, and parts. */
-function make(name, { text, ...attributes } = {}, ...parts) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== undefined) element.textContent = text;
-  element.append(...parts);
-  return element;
-}
-
-function icon(path) {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  for (const [key, value] of [["viewBox", "0 0 12 12"], ["class", "icon"], ["aria-hidden", "true"]]) svg.setAttribute(key, value);
-  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  shape.setAttribute("d", path);
-  svg.append(shape);
-  return svg;
-}
-
-function button(path, label, word = "") {
-  const made = make("button", { type: "button", title: label, "aria-label": label }, icon(path));
-  if (word) made.append(word);
-  return made;
-}
-
-function legend() {
-  const row = make("div", { class: "row legend", "aria-label": "legend", role: "group" });
-  for (const [word, style, sign] of LEGEND) {
-    const swatch = make("i", { "aria-hidden": "true" }, !sign ? "" : sign.length > 1 ? icon(sign) : sign);
-    swatch.style.cssText = style;
-    row.append(make("span", { class: "key" }, swatch, word));
-  }
-  return row;
-}
 
 function render({ model, el }) {
   keepHearing(model);
   const note = make("span", { class: "faint" });
   const buttons = {
-    in: button(ICONS.in, "zoom in"), out: button(ICONS.out, "zoom out"),
-    fit: button(ICONS.fit, "show all", "all"), follow: button(ICONS.follow, "follow the newest calls", "follow"),
+    in: button("in", "zoom in (w)"), out: button("out", "zoom out (s)"),
+    fit: button("fit", "show all", "all"), follow: button("follow", "follow the newest calls", "follow"),
   };
+  const searched = make("input", { type: "search", placeholder: "all_reduce #735", "aria-label": "search for a call", title: "an operation, a number, or both; Enter: the next one (/)" });
+  const count = make("span", { class: "faint count", role: "status" });
+  const hits = { previous: button("previous", "previous call found"), next: button("next", "next call found") };
+  const looking = make("div", { class: "row looking", role: "search" }, searched, hits.previous, hits.next, count);
+  const signs = legend();
   const canvas = make("canvas", {
     tabindex: "0", role: "application",
-    "aria-label": "time line: left and right select a call, up and down a rank, plus and minus zoom, Enter shows the call",
+    "aria-label": "time line: left and right select a call, up and down a rank, with Shift an interval; w and s zoom, a and d move, / searches, Escape ends a selection",
   });
   const tip = make("div", { class: "tip", hidden: "" });
   const spoken = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
   const empty = make("p", { class: "faint", text: "no collective recorded" });
   const lanes = make("div", { class: "lanes" }, canvas, tip);
+  const close = button("close", "close what was chosen");
+  const about = make("div");
+  const beside = make("div", { class: "beside", role: "region", "aria-label": "what was chosen", hidden: "" }, close, about);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
-    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), ...Object.values(buttons)), empty, lanes, legend(), spoken);
+    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking, ...Object.values(buttons), signs.toggle), signs.row, empty,
+    make("div", { class: "stage" }, lanes, beside), spoken);
   keepKeys(body);
+  const unfollow = followLinks(model, body);
   el.append(body);
 
   const store = emptyStore();
@@ -97,7 +55,9 @@ function render({ model, el }) {
   let view = { begin: 0, end: 1 }, length = 0; // on the axis; 0: as long as it suits what happens
   let recent = true; // show the latest calls, once
   let following = false, version = -1, run = null;
-  let selected = null, hovered = null; // { lane, number }
+  let selected = null, hovered = null, interval = null; // { lane, number }, { begin, end }
+  let over = false; // the pointer is: what somebody reads does not move
+  let found = [], cursor = -1; // calls that were searched for
   let heard = performance.now(), updated = performance.now(); // by beats too; when `store.now` was the moment
   let wanted = 0, timer = 0, asked = -Infinity;
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
@@ -119,17 +79,16 @@ function render({ model, el }) {
   const draw = () => {
     wanted = 0;
     if (!place.width || !store.count || !body.isConnected) return;
-    if (following || recent) view = recentView(store, now(), length, place.inner);
+    if ((following && !over) || recent) view = recentView(store, now(), length, place.inner);
     recent = false;
     const looked = look();
-    const named = following || (!live() && !ended() && looked.to >= store.now && looked.from < store.now);
-    painter.paint(store, place, looked, now(), colours, { selected, hovered, following: named, ratio: devicePixelRatio || 1 });
+    painter.paint(store, place, looked, now(), colours, { selected, hovered, interval, ratio: devicePixelRatio || 1 });
     placeTip(looked);
   };
   const settle = () => {
     body.classList.toggle("lost", lost());
     empty.hidden = store.count > 0;
-    lanes.hidden = buttons.in.hidden = buttons.out.hidden = buttons.fit.hidden = !store.count;
+    for (const one of [lanes, buttons.in, buttons.out, buttons.fit, looking, signs.toggle]) one.hidden = !store.count;
     buttons.follow.hidden = !live() || !store.count;
     buttons.follow.setAttribute("aria-pressed", String(following));
     const some = store.of > store.rows.length ? `${store.rows.length} of ${store.of} ranks: the most relevant` : "";
@@ -146,9 +105,15 @@ function render({ model, el }) {
     // Time passes without a word from Python.
     if (live() && store.count && !document.hidden && body.isConnected) {
       if (lost() !== body.classList.contains("lost")) settle();
-      if (!lost() && !ended()) redraw();
+      if (!lost() && !ended() && look().to >= store.now) redraw();
     }
-    timer = setTimeout(pass, calm.matches ? CALM_MS : FRAME_MS);
+    timer = setTimeout(pass, calm.matches ? CALM_MS : Math.min(CALM_MS, Math.max(FRAME_MS, pixelMs())));
+  };
+  /** After how long the picture is another one: while a wait is brought to its width, each is. */
+  const pixelMs = () => {
+    const last = gaps().at(-1);
+    if (following && last && last.end === now()) return last.fresh ? 0 : CALM_MS;
+    return (1000 * (view.end - view.begin)) / place.inner;
   };
 
   // -- what comes
@@ -168,6 +133,7 @@ function render({ model, el }) {
       recent = true;
     }
     settle();
+    showChosen();
   };
   const receiveAll = () => {
     const columns = model.get("columns");
@@ -227,21 +193,50 @@ function render({ model, el }) {
     return i < 0 ? null : { lane, number: store.lanes[lane].number[i], x };
   };
   const indexOf = (one) => (one && store.lanes[one.lane] ? find(store.lanes[one.lane], one.number) : -1);
-  const select = (one) => {
+  const select = (one, { keep = false } = {}) => {
     selected = one;
+    if (!keep) interval = null;
     const i = indexOf(one);
     if (i >= 0) {
       const about = describe(store, one.lane, i, now());
       spoken.textContent = `rank ${about.rank}: ${about.title}, ${about.times}${about.marked ? `, ${about.marked}` : ""}${about.site ? `, at ${about.site}` : ""}`;
+      if (following) go(view); // it does not move while one reads
       const { begin, end } = spanOf(store, store.lanes[one.lane], i, now());
       const wide = view.end - view.begin, axis = axisAt(wide), middle = drawnAt(axis, begin);
       if (drawnAt(axis, end) < view.begin || middle > view.end) go({ ...view, begin: middle - wide / 2, end: middle + wide / 2 });
     }
+    showChosen();
     redraw();
   };
-  const act = (one) => {
-    const i = indexOf(one);
-    if (i >= 0) model.send({ action: "select", values: { rank: String(store.rows[one.lane]?.rank ?? ""), number: String(one.number) } });
+  const choose = (begin, end) => {
+    interval = end > begin ? { begin, end } : null;
+    if (interval && following) go(view);
+    showChosen();
+    redraw();
+  };
+  let shown = "";
+  const showChosen = () => {
+    const i = indexOf(selected);
+    beside.hidden = !interval && i < 0;
+    if (beside.hidden) return void (shown = "");
+    const ends = interval ?? spanOf(store, store.lanes[selected.lane], i, now());
+    const met = interval || together(store, selected.lane, i).map((one) => spanOf(store, store.lanes[one.lane], one.i, store.now));
+    const of = JSON.stringify([interval, selected, met, ends.end > store.now, ends.end >= store.now && store.now]);
+    if (of === shown) return; // what was chosen is over: nothing of it changes
+    shown = of;
+    about.replaceChildren(...(interval ? aboutInterval(store, interval, now()) : aboutCall(store, { lane: selected.lane, i }, now())));
+  };
+  const findNext = (by) => {
+    if (searched.value !== searched.dataset.of) {
+      found = search(store, (searched.dataset.of = searched.value));
+      const from = selected ? (store.lanes[selected.lane]?.begin[indexOf(selected)] ?? -Infinity) : look().from;
+      cursor = found.findIndex(({ begin }) => begin >= from) - 1;
+      if (cursor < -1) cursor = -1;
+    }
+    if (!found.length) return void (count.textContent = searched.value.trim() ? "none is shown" : "");
+    cursor = (cursor + by + found.length) % found.length;
+    count.textContent = `${cursor + 1} of ${found.length}`;
+    select({ lane: found[cursor].lane, number: found[cursor].number });
   };
   const step = (by) => {
     const lane = selected?.lane ?? 0;
@@ -250,6 +245,16 @@ function render({ model, el }) {
     const i = indexOf(selected);
     const next = i < 0 ? nearest(store, lane, following ? now() : momentOf(axisAt(view.end - view.begin), (view.begin + view.end) / 2)) : Math.min(own.count - 1, Math.max(0, i + by));
     select({ lane, number: own.number[next] });
+  };
+  const extend = (by) => {
+    const i = indexOf(selected), own = store.lanes[selected?.lane];
+    if (i < 0) return step(0);
+    const next = Math.min(own.count - 1, Math.max(0, i + by));
+    const [one, other] = [i, next].map((at) => spanOf(store, own, at, now()));
+    const before = interval ?? one;
+    select({ lane: selected.lane, number: own.number[next] }, { keep: true });
+    if (by > 0) choose(before.begin, Math.max(before.end, other.end));
+    else choose(Math.min(before.begin, other.begin), before.end);
   };
   const climb = (by) => {
     const i = indexOf(selected);
@@ -261,9 +266,8 @@ function render({ model, el }) {
 
   let tipped = "";
   const placeTip = (looked) => {
-    const one = hovered ?? (document.activeElement === canvas ? selected : null);
-    const i = indexOf(one);
-    tip.hidden = i < 0 || dragged !== null;
+    const one = hovered, i = indexOf(one);
+    tip.hidden = i < 0 || dragged !== null || (one.lane === selected?.lane && one.number === selected?.number); // that is beside it
     if (tip.hidden) return void (tipped = "");
     const about = describe(store, one.lane, i, now());
     const text = JSON.stringify(about);
@@ -289,7 +293,9 @@ function render({ model, el }) {
     if (event.button) return;
     canvas.setPointerCapture?.(event.pointerId);
     pointers.set(event.pointerId, event);
-    dragged = { x: event.clientX, moved: 0 };
+    const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
+    const outside = y < place.top || y > place.top + place.lanes * place.pitch;
+    dragged = { x: event.clientX, moved: 0, from: event.shiftKey || outside ? momentAt(place, look(), x) : null };
     apart = 0;
   };
   const movedOver = (event) => {
@@ -308,9 +314,14 @@ function render({ model, el }) {
       dragged.x = event.clientX;
       canvas.classList.add("dragged");
       hovered = null;
-      pan(-by);
+      if (dragged.from === null) return pan(-by);
+      const to = momentAt(place, look(), event.clientX - canvas.getBoundingClientRect().left);
+      interval = { begin: Math.min(dragged.from, to), end: Math.max(dragged.from, to) }; // it is summed up when it is chosen
+      if (following) go(view);
+      redraw();
     } else {
       const one = under(event);
+      over = true;
       if (one?.number !== hovered?.number || one?.lane !== hovered?.lane || one?.x !== hovered?.x) {
         hovered = one;
         redraw();
@@ -320,17 +331,18 @@ function render({ model, el }) {
   const released = (event) => {
     pointers.delete(event.pointerId);
     const clicked = dragged && dragged.moved < CLICK && event.type === "pointerup";
+    if (dragged && !clicked && dragged.from !== null && interval) choose(interval.begin, interval.end);
     if (!pointers.size) dragged = null;
     canvas.classList.remove("dragged");
     if (clicked) {
       const one = under(event);
       select(one && { lane: one.lane, number: one.number });
-      act(one);
     }
     redraw();
   };
   const left = () => {
     hovered = null;
+    over = false;
     redraw();
   };
   const rolled = (event) => {
@@ -345,19 +357,32 @@ function render({ model, el }) {
   const keys = {
     ArrowLeft: () => step(-1), ArrowRight: () => step(1), ArrowUp: () => climb(-1), ArrowDown: () => climb(1),
     "+": () => zoom(1 / ZOOM), "=": () => zoom(1 / ZOOM), "-": () => zoom(ZOOM),
-    Home: () => edge(0), End: () => edge(-1), Enter: () => act(selected), Escape: () => select(null),
+    w: () => zoom(1 / ZOOM), s: () => zoom(ZOOM), a: () => pan(-ASIDE * place.inner), d: () => pan(ASIDE * place.inner),
+    Home: () => edge(0), End: () => edge(-1), Escape: () => select(null), "/": () => searched.focus(),
   };
+  const shifted = { ArrowLeft: () => extend(-1), ArrowRight: () => extend(1) };
   const edge = (end) => {
     const lane = selected?.lane ?? 0;
     const own = store.lanes[lane];
     if (own?.count) select({ lane, number: own.number[end ? own.count - 1 : 0] });
   };
   const typed = (event) => {
-    const key = keys[event.key];
+    const key = (event.shiftKey && shifted[event.key]) || keys[event.key] || keys[event.key.toLowerCase()];
     if (!key || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     hovered = null; // now it is about what is chosen
     key();
+  };
+
+  const typedWords = (event) => {
+    if (event.key === "Escape") (searched.value = ""), canvas.focus();
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault();
+    findNext(event.shiftKey ? -1 : 1);
+  };
+  const closed = () => {
+    select(null);
+    canvas.focus();
   };
 
   const themed = new MutationObserver(() => {
@@ -376,7 +401,9 @@ function render({ model, el }) {
     [canvas, "pointercancel", released], [canvas, "pointerleave", left], [canvas, "keydown", typed],
     [canvas, "focus", redraw], [canvas, "blur", redraw], [buttons.in, "click", () => zoom(1 / ZOOM)],
     [buttons.out, "click", () => zoom(ZOOM)], [buttons.fit, "click", () => go(whole())],
-    [buttons.follow, "click", follow],
+    [buttons.follow, "click", follow], [close, "click", closed], [searched, "keydown", typedWords],
+    [searched, "search", () => searched.value || findNext(1)],
+    [hits.next, "click", () => findNext(1)], [hits.previous, "click", () => findNext(-1)],
   ];
   for (const [target, name, listener] of listeners) target.addEventListener(name, listener);
   canvas.addEventListener("wheel", rolled, { passive: false });
@@ -392,6 +419,7 @@ function render({ model, el }) {
     cancelAnimationFrame(wanted);
     sized.disconnect();
     themed.disconnect();
+    unfollow();
     for (const [name, listener] of heardOf) model.off(name, listener);
   };
 }
