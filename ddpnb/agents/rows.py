@@ -70,11 +70,11 @@ def stack_rows(recording: Recording, ranks: Collection[int]) -> list[answers.Sta
     """The main threads of these ranks, those at the same lines together; the larger sides first."""
     alike: dict[tuple[Site, ...], list[int]] = {}
     for rank, record in sorted(recording.ranks.items()):
-        if rank in ranks and record.main_stack is not None:
-            alike.setdefault(tuple(frame.site for frame in record.main_stack.frames), []).append(rank)
+        if rank in ranks and record.shown_stack is not None:
+            alike.setdefault(tuple(frame.site for frame in record.shown_stack.frames), []).append(rank)
     rows: list[answers.StackRow] = []
     for side in sorted(alike.values(), key=len, reverse=True):
-        stack = recording.ranks[side[0]].main_stack
+        stack = recording.ranks[side[0]].shown_stack
         frames = _of_interest(stack.frames) if stack is not None else []
         rows.append(answers.StackRow(ranks=side, data=[_frame(frame) for frame in frames]))
     return rows

@@ -112,7 +112,7 @@ def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
     if ending["how"] != "raised":  # then a call that failed would look completed
         recorder.door.flight.drain(0.1)
     recorder.replicas.finish()
-    recorder.door.gate.end_of_run()
+    recorder.door.gate.end_of_run(ended=True)
     recorder.faults.end_of_run()
     recorder.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))
     recorder.box.set_run(number, RUN_ENDED)

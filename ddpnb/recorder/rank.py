@@ -138,7 +138,7 @@ class Rank(Recorder):
         with process_state.OwnBuiltins(), without_collection():
             self._user_modules.end(is_script=is_script)
             self.replicas.finish(*(("", {}) if is_script else self._named(order)))
-            self.door.gate.end_of_run()
+            self.door.gate.end_of_run(ended=True)
             self.faults.end_of_run()
             self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))
             with self._spare.given_up():

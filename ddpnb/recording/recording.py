@@ -20,6 +20,7 @@ from ddpnb.recording.events.runs import (
     Compilation,
     DoorDetached,
     FunctionNotFound,
+    Held,
     HooksDetached,
     LinesNotRecorded,
     TorchDiffers,
@@ -208,6 +209,15 @@ class RankRecord:
     @property
     def main_stack(self) -> Stack | None:
         return next((stack for stack in self.stacks if stack.main), None)
+
+    @property
+    def shown_stack(self) -> Stack | None:
+        """The stack that a user looks at: of a thread that is held at a line, if the main thread is not; else of the main thread."""
+        held = {one.native_id for one in self.events(Held, state="open")}
+        main = self.main_stack
+        if main is not None and main.native_id in held:
+            return main
+        return next((stack for stack in self.stacks if stack.native_id in held), main)
 
     @property
     def in_flight(self) -> tuple[Call, ...]:

@@ -149,7 +149,7 @@ class Hold(OfARun):
 
 
 class Unhold(OfARun):
-    """Disarm this hold."""
+    """Disarm this hold; None: all of them."""
 
     hold: Any = None
 
@@ -177,10 +177,16 @@ class Locate(Request[Nearest]):
     line: LongText = LongText("")
 
 
-class Step(Request[Done]):
+class Stepped(Done):
+    """``held``: the thread has made its steps over lines, and is held again."""
+
+    held: bool = False
+
+
+class Step(Request[Stepped]):
     """Let a held rank make so many calls; or, if ``how`` is another one of ``holds.HOW``, so many steps over lines.
 
-    ``to``: until it is before this line.
+    ``to``: until it is before this line. The answer to a step over lines waits a moment for its end.
     """
 
     count: int = 1

@@ -19,7 +19,6 @@ from ddpnb.world.results import WorldStatus
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
 _MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
-_SOON_S = 0.25  # in which most steps over lines are made
 _TICK_S, _SLOWEST_TICK_S = 0.01, 0.1
 _STANDING = (RankState.HELD, RankState.ENDED, RankState.WAITING, RankState.IDLE)
 
@@ -140,24 +139,20 @@ class Breakpoints:
         return self.wait_until_still(chosen, timeout, waiting)
 
     def _step_lines(self, step: verbs.Step, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
-        """Step over lines. Most steps take no time: the ranks alone are asked, at first, whether they are held again."""
+        """Step over lines. Most steps take no time: the answers say already that the ranks are held again."""
         with self._ranks.lock:
             self._ranks.check_open()
             if step.to:
                 self._located(step.to, self._ranks.chosen(ranks))
             chosen = self._held_ranks(ranks, self._held())
-            self._ranks.send(chosen, step)
-        began = time.monotonic()
-        while time.monotonic() - began < min(_SOON_S, timeout):
-            if self._held(chosen) >= set(chosen):
+            answers = self._ranks.send(chosen, step)
+            if all(answer.held for answer in answers.values()):
                 return WorldStatus(self._inspection.states())
-            time.sleep(_TICK_S)
-        return self.wait_until_still(chosen, max(0.0, timeout - _SOON_S))
+        return self.wait_until_still(chosen, timeout)
 
-    def _held(self, ranks: Sequence[int] | None = None) -> set[int]:
+    def _held(self) -> set[int]:
         """The ranks that say that they are held."""
-        with self._ranks.lock:
-            gates = self._ranks.ask(self._ranks.alive() if ranks is None else ranks, verbs.Gate())
+        gates = self._ranks.ask(self._ranks.alive(), verbs.Gate())
         return {rank for rank, gate in gates.items() if gate.held}
 
     def resume(self, ranks: int | Iterable[int] | None) -> None:
@@ -183,6 +178,14 @@ class Breakpoints:
             self._armed = [one for one in self._armed if one[0] != holding]
             alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
             self._ranks.send(alive, verbs.Unhold(hold=holding.hold.to_json()))
+            self._restore_timeouts()
+
+    def unhold(self) -> None:
+        """See ``World.unhold``."""
+        with self._ranks.lock:
+            self._ranks.check_open()
+            self._armed = []
+            self._ranks.send(self._ranks.alive(), verbs.Unhold())
             self._restore_timeouts()
 
     def hand_over(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -260,12 +263,16 @@ class Breakpoints:
                 or (one.state is RankState.WAITING and now - known[rank][1] < _STILL_S)
             ]
             held = any(one.state is RankState.HELD for one in shown.values())
-            if (not moving and (held or all(shown[rank].state is RankState.ENDED for rank in ranks))) or (
-                deadline is not None and now >= deadline
-            ):
+            over = all(shown[rank].state is RankState.ENDED or self._is_known(rank) for rank in ranks)
+            if (not moving and (held or over)) or (deadline is not None and now >= deadline):
                 return WorldStatus(tuple(shown.values()))
             time.sleep(tick)
             tick = min(_SLOWEST_TICK_S, tick * 1.05)
+
+    def _is_known(self, rank: int) -> bool:
+        """Whether the outcome of its run is known: a rank that waits then, in a hang, comes to no hold."""
+        monitor = self._ranks.in_run.get(rank)
+        return monitor is not None and monitor.known.is_set()
 
 
 def _without_code(place: Place, found: verbs.Nearest) -> tuple[str, str]:

@@ -69,7 +69,9 @@ class Inspection:
         arguments.text("name", name)
         with self._ranks.lock:
             self._ranks.check_open()
-            frames = frame_variables.side_by_side(self._observer().record(values=True), frame)
+            recording = self._observer().record(values=True)
+            in_thread = (one.rank for one in recording.ranks.values() if one.shown_stack is not one.main_stack)
+            frames = frame_variables.side_by_side(recording, frame, next(in_thread, None))
             return FrameDiff(frames if frames is None or not name else self.open(frames, name))
 
     def open(self, frames: SideBySide, name: str) -> SideBySide:
@@ -134,7 +136,8 @@ class Inspection:
 
     def _look(self, *, ask: bool = False) -> Recording:
         """A Recording of this moment; ``ask``: with the ranks' own stacks."""
-        recording = self._observer().record(ask=ask or not self._ranks.processes.recorded, with_locals=False)
+        asks = ask or not self._ranks.processes.recorded
+        recording = self._observer().record(ask=asks, with_locals=False, follow=False)
         if not self._ranks.in_run:
             return recording
         # A rank that was replaced has a new process, which was not in that run.

@@ -347,8 +347,8 @@ class LiveRanks:
             line: stop before a line, ``"train.py:40"``, or at the entry of a function, ``"train_step()"``. The others run on to
                 their next collective, and wait there. ``when``, ``count`` and ``differs`` go with it. Needs Python 3.12.
             count: stop from this time on: 3 lets two pass.
-            exception: stop where an exception leaves the program, which nothing in it has handled; its frames are shown.
-                Needs Python 3.12.
+            exception: stop where an exception is raised that nothing on the stack handles, with all variables as they are; where
+                that cannot be known, behind the ``finally`` and ``with`` blocks that it has left. Needs Python 3.12.
             differs: an expression, evaluated on all ranks where they pass: stop where its value (a number, a text, a tensor, or a
                 container of these) is not the same on all of them: ``"loss.item()"``. Of ranks that come one after the
                 other, those stop that come after a difference is known; the first waits in its collective.
@@ -426,6 +426,18 @@ class LiveRanks:
             >>> world.resume()
         """
         self._breakpoints.resume(ranks)
+
+    def unhold(self) -> None:
+        """Disarm all holds, also those that another program or an earlier kernel has armed. Held ranks stay held until ``resume()``.
+
+        Raises:
+            WorldError: the World is closed, or a rank is unresponsive.
+
+        Example:
+            >>> world.unhold()
+            >>> world.resume()
+        """
+        self._breakpoints.unhold()
 
     def inject(
         self, fault: str | Fault, *, ranks: int | Iterable[int] | None = None, keep: bool = False, **given: Any

@@ -9,6 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks.devices import Plan
@@ -21,7 +22,7 @@ from ddpnb.ranks.observe.observer import Observer
 from ddpnb.ranks.rank_processes import OwnedRanks, RankView
 from ddpnb.recording import arguments, phrases, protocol, verbs
 from ddpnb.recording.progress import Progress
-from ddpnb.recording.verbs import A, Done, OfARun, Request
+from ddpnb.recording.verbs import A, OfARun, Request
 from ddpnb.world.group_state import ClosedGroup, GroupState, read
 from ddpnb.world.run import Run
 from ddpnb.world.run_monitor import RunMonitor
@@ -177,7 +178,7 @@ class Ranks:
         answers = self.ask(ranks, verbs.Group(), _GROUPS_S)
         return {rank: read(answers.get(rank)) for rank in ranks}
 
-    def send(self, ranks: Sequence[int], request: Request[Done]) -> None:
+    def send(self, ranks: Sequence[int], request: Request[A]) -> Mapping[int, A]:
         """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
 
         Raises:
@@ -197,20 +198,21 @@ class Ranks:
         refused = next((answer.error for answer in answers.values() if answer.error), None)
         if refused is not None:
             raise WorldError(f"a rank refused the request: {refused}.")
+        return answers
 
-    def send_all(self, request: Request[Done]) -> None:
+    def send_all(self, request: Request[Any]) -> None:
         """Send a request to all ranks that are alive; ignore missing answers."""
         self._send(self.alive(), request)
 
-    def _send(self, ranks: Sequence[int], request: Request[Done]) -> Mapping[int, Done]:
+    def _send(self, ranks: Sequence[int], request: Request[A]) -> Mapping[int, A]:
         """Send the request to each rank, for the run that it is in or about to begin."""
         return self.processes.ask_each({rank: self._for_run(rank, request) for rank in ranks}, ANSWER_S)
 
-    def _for_run(self, rank: int, request: Request[Done]) -> Request[Done]:
+    def _for_run(self, rank: int, request: Request[A]) -> Request[A]:
         monitor = self.in_run.get(rank)
         if not isinstance(request, OfARun) or monitor is None or not monitor.is_in(rank):
-            return request
-        return replace(request, run=monitor.number)
+            return cast("Request[A]", request)
+        return cast("Request[A]", replace(request, run=monitor.number))
 
 
 class OwnRanks(Ranks):

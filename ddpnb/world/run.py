@@ -66,7 +66,7 @@ class Run:
         return self._monitor.patience
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait until the run has ended or is known never to end.
+        """Wait until the run has ended or is known never to end. While ranks are held it has done neither, which is printed.
 
         Args:
             timeout: seconds to wait at most; None: no limit. ``done`` says whether the outcome is known.
@@ -235,7 +235,7 @@ class Run:
 
     @property
     def missed(self) -> list[str]:
-        """The faults that were armed for this run and never triggered, as text."""
+        """The faults that were armed for this run and never triggered, and the holds that stopped nobody, as text."""
         return self._monitor.missed()
 
     def log(self, rank: int) -> str:

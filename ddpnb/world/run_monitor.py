@@ -21,14 +21,18 @@ from ddpnb.ranks.observe.watchdog import Watchdog
 from ddpnb.ranks.rank_processes import Answer, OwnedRanks, RankView
 from ddpnb.recording import arguments, phrases
 from ddpnb.recording.calls import CallState
-from ddpnb.recording.events.runs import FaultMissed
+from ddpnb.recording.events.runs import FaultMissed, HoldMissed
 from ddpnb.recording.files import write_private
 from ddpnb.recording.findings import Diagnosis
+from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Process, Recording
+from ddpnb.render.views.status import status
 from ddpnb.rules.diagnose import diagnose
+from ddpnb.texts import relative
 from ddpnb.world.warnings import Warnings
 
 _LAST_LOOK_S = 3.0  # that a run which was interrupted may spend on ranks that do not answer
+_HELD_S = 1.0  # between two looks whether ranks are held
 _PASS_ON_S = 1.0  # after which they get the signal in any case
 
 
@@ -92,7 +96,9 @@ class RunMonitor:
         self._stopping = threading.Event()
         self._launch_s = launch_s
         self._kept = None if logs_are_removed else log_dir  # where the logs outlive the World
-        self._warnings = Warnings(say if say is not None else self._stream.say)
+        self._say = say if say is not None else self._stream.say
+        self._warnings = Warnings(self._say)
+        self._held, self._next_look = False, 0.0  # whether ranks were held at the last look of somebody who waits
         self._watchdog = Watchdog(
             processes,
             self.observer,
@@ -189,10 +195,25 @@ class RunMonitor:
             while not self.known.wait(0.2 if deadline is None else max(0.0, min(0.2, deadline - time.monotonic()))):
                 if deadline is not None and time.monotonic() >= deadline:
                     break
+                self._say_held()
         except KeyboardInterrupt:
             if self._interrupt is None:
                 raise
             raise Interrupted(str(self._interrupt())) from None
+
+    def _say_held(self) -> None:
+        """Say once that ranks are held, for somebody who waits for an end that does not come meanwhile."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        self._next_look = now + _HELD_S
+        recording = self.observer.record(ask=False, with_locals=False, follow=False)
+        held = {one.rank: one.doing for one in status(recording) if one.state is RankState.HELD}
+        if held and not self._held:
+            ranks = phrases.ranks(list(held), True)
+            where = relative(next(iter(held.values())))
+            self._say(f"{ranks} {phrases.verb(list(held), 'is', 'are')} held, and the run waits: {where}.")
+        self._held = bool(held)
 
     def diagnose_now(self, outside_s: float = math.inf) -> tuple[Diagnosis, Recording]:
         """The findings of this moment; ``outside_s``: time limit for ranks that do not answer."""
@@ -265,15 +286,12 @@ class RunMonitor:
         return any(call.state is CallState.FAILED for record in records for call in record.calls)
 
     def missed(self) -> list[str]:
-        """The faults that were armed for this run and never triggered, as text."""
-        missed: dict[tuple[str, str], list[int]] = {}
+        """The faults that were armed for this run and never triggered, and the holds that stopped nobody, as text."""
+        missed: dict[str, list[int]] = {}
         for rank, record in self.recording.ranks.items() if self.recording is not None else ():
-            for event in record.events(FaultMissed):
-                missed.setdefault((event.fault, event.why), []).append(rank)
-        return [
-            f"the fault {fault!r} was never triggered on {phrases.ranks(ranks)}: {why or 'nothing matched its conditions'}."
-            for (fault, why), ranks in missed.items()
-        ]
+            for event in record.events(FaultMissed, HoldMissed):
+                missed.setdefault(_missed(event), []).append(rank)
+        return [text.format(phrases.ranks(ranks)) for text, ranks in missed.items()]
 
     # -- the thread
 
@@ -339,3 +357,19 @@ def _before(recording: Recording, since_ns: int) -> Recording:
         if since_ns and record.ending is not None and record.ending.at_ns >= since_ns
     }
     return replace(recording, ranks={**recording.ranks, **ranks}) if ranks else recording
+
+
+def _missed(event: FaultMissed | HoldMissed) -> str:
+    """A sentence, with ``{}`` in the place of the ranks."""
+    if isinstance(event, FaultMissed):
+        text, why = f"the fault {event.fault!r} was never triggered on ", event.why or "nothing matched its conditions"
+    else:
+        text, why = (
+            f"the hold {event.hold} stopped nobody on ",
+            event.why or "its line was not passed, or nothing matched",
+        )
+    return f"{_braces(text)}{{}}: {_braces(why)}."
+
+
+def _braces(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")

@@ -133,3 +133,34 @@ def test_a_process_of_another_user_is_refused(job):
         finally:
             other.kill()
     assert f"process {other.pid} belongs to another user" in done.stderr
+
+
+def test_ranks_of_a_job_are_held_stepped_and_looked_at_from_a_terminal(job, cli):
+    """What one command has stopped, another one steps, and a third lets go: the ranks keep it."""
+    process = begin("run", "--fork", "-n", "2", "train.py", "long", cwd=job)
+    try:
+        found = wait_for_job(process)
+        line = 1 + next(
+            number for number, text in enumerate((job / "steps.py").read_text().splitlines()) if "total = " in text
+        )
+        where = ("attach", found.folder)
+        held = cli(
+            *where, "--hold", f"steps.py:{line}", "--when", "step > 20", "--ranks", "1", "--evaluate", "step > 20"
+        )
+        assert held.returncode == 0, held.stderr
+        assert "held before the line at" in held.stdout and f"steps.py:{line} in train" in held.stdout
+        assert "True" in held.stdout
+        with package.attach(found.folder, patience=1) as attached:
+            assert attached.status().held == (1,)
+            assert attached.step(how="over", timeout=60)[1].site.line == line + 1
+            time.sleep(1.5)  # longer than patience
+            assert not attached.diagnosis.errors and attached.run.outcome == "running"
+        assert "no code at line" in cli(*where, "--hold", "steps.py:1000").stderr
+        assert "--when go with" in cli(*where, "--when", "step").stderr
+        assert cli(*where, "--ranks", "1", "--step", "over", "--timeout", "60").returncode == 0
+        freed = cli(*where, "--unhold", "--resume")
+        assert freed.returncode == 0 and "held before" not in freed.stdout, freed.stdout
+        assert "is not held" in cli(*where, "--step", "over", "--ranks", "0").stderr
+    finally:
+        end(process)
+    assert_all_ended(process, list(found.ranks.values()))

@@ -160,6 +160,7 @@ def test_everything_from_a_rank_is_escaped(evil):
         "role",
         "aria-label",
         "aria-hidden",
+        "tabindex",
         "title",
         "scope",
     }

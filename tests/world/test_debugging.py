@@ -224,11 +224,11 @@ def stepped(client, thread, line):
     assert client.stack(thread)[0]["line"] == line
 
 
-def wait_until(true):
+def wait_until(true, said=str):
     deadline = time.monotonic() + 240
     while not true() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert true()
+    assert true(), said()
 
 
 @pytest.mark.full
@@ -255,7 +255,7 @@ def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
         wait_until(lambda: f":{CALL}" in attached.status()[0].doing)
         made[1].breakpoints(script)
         made[1].ask("continue", threadId=threads[1])
-        wait_until(lambda: attached.status()[1].state == "waiting")
+        wait_until(lambda: attached.status()[1].state == "waiting", lambda: f"{attached.status()}\n{made[1]._events}")
         time.sleep(5)  # twice the patience of those who watch
         assert attached.status().held == (0,)
         assert not attached.diagnosis.findings and attached.run.outcome == "running"
@@ -316,3 +316,26 @@ def test_a_rank_that_is_killed_while_an_ide_has_stopped_it_is_a_crash(job):
     process.communicate(timeout=240)
     assert process.returncode not in (0, 3)
     client.close()
+
+
+@pytest.mark.full
+@pytest.mark.world
+def test_engines_of_a_world_are_stopped_by_an_ide_and_continue(world, tmp_path, monkeypatch):
+    """Their kernels have a debugger of their own, for notebooks: an IDE attaches beside it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "steps.py").write_text(_SCRIPT)
+    run = world.run("steps.py", patience=2)
+    shown = world.debugpy(ranks=(0, 1), file=tmp_path / "launch.json", timeout=200)
+    with clients(shown.ports) as made:
+        assert [client.attach(tmp_path / "steps.py", BREAK) for client in made.values()] == [[True], [True]]
+        (tmp_path / "go").touch()
+        for rank, client in made.items():
+            thread, why = client.stopped()
+            top = client.stack(thread)[0]
+            assert (why, top["line"], client.variables(top)["value"]) == ("breakpoint", BREAK, str(rank))
+        wait_until(lambda: world.status().held == (0, 1))
+        wait_until(lambda: world.status()[2].state == "waiting")
+        assert run.outcome == "running" and not run.diagnosis.errors
+    run.wait(200)
+    assert run.outcome == "ok"
+    assert (tmp_path / "total0").read_text() == (tmp_path / "total3").read_text()

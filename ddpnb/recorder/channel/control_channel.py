@@ -76,7 +76,7 @@ class ControlChannel:
             ),
             verbs.Gate: lambda _: verbs.GateState(**gate.state()),
             verbs.Hold: self._hold,
-            verbs.Unhold: lambda asked: gate.remove(Hold.from_json(asked.hold)),
+            verbs.Unhold: lambda asked: gate.remove(None if asked.hold is None else Hold.from_json(asked.hold)),
             verbs.Hurry: lambda _: door.groups.unhurried(False),
             verbs.Locate: lambda asked: located(asked.line),
             verbs.Step: self._step,
@@ -163,16 +163,15 @@ class ControlChannel:
         if asked.hold is not None:
             self._door.gate.hold(Hold.from_json(asked.hold), keep=asked.keep)
 
-    def _step(self, asked: verbs.Step) -> Done:
+    def _step(self, asked: verbs.Step) -> verbs.Stepped:
         self._door.groups.unhurried(True)
         try:
-            if asked.how == "collective" and not asked.to:
-                self._door.gate.step(asked.count)
-            else:
-                self._door.gate.step_lines(asked.how, asked.count, asked.to)
+            if asked.how != "collective" or asked.to:
+                return verbs.Stepped(held=self._door.gate.step_lines(asked.how, asked.count, asked.to))
+            self._door.gate.step(asked.count)
         except UsageError as error:
-            return Done(error=f"{error.what} {error.hint}".strip().rstrip("."))
-        return Done()
+            return verbs.Stepped(error=f"{error.what} {error.hint}".strip().rstrip("."))
+        return verbs.Stepped()
 
     def _heal(self, asked: verbs.Heal) -> None:
         self._faults.heal(None if asked.faults is None else [Fault.from_json(one) for one in asked.faults])

@@ -39,6 +39,7 @@ from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.files.clock import now_ns
 from ddpnb.recorder.holds.breakpoints import AtDoor, Gate
+from ddpnb.recorder.holds.held_time import HeldClock
 from ddpnb.recorder.holds.lines import Lines
 from ddpnb.recorder.holds.release import Release, raises_releases
 from ddpnb.recorder.paths.parted import Partings
@@ -96,7 +97,7 @@ class Door:
         self.faults = AtTheDoor(self)
         self.folder = folder
         self.groups = Groups(box, folder, fence)
-        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values, box.mark)
+        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values, HeldClock(box))
         self.gate.lines = Lines(box, self.gate)
         self.sameness = Sameness(self.gate, box.silent, lambda: self.groups.fence)
         self.flight = Flight(box)

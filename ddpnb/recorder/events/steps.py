@@ -79,11 +79,11 @@ class Steps(Hooks):
             if inside or get_ident() != main:
                 return original(loader)
             inside.append(True)
-            began = now()
+            began, held_ns = now(), box.held_ns
             try:
                 return original(loader)
             finally:
-                box.data_ns += now() - began
+                box.data_ns += now() - began - max(0, box.held_ns - held_ns)
                 inside.clear()
 
         return hide(data)

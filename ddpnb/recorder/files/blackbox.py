@@ -56,6 +56,7 @@ class BlackBox:
         self._next_mark = count().__next__
         #: time of the main thread inside data loaders, in this run: counted by recorder.steps, written with the marks
         self.data_ns = 0
+        self.held_ns = 0  # how long threads were held, for clocks of hooks
         self._first = (0, 0)  # call and event with which the run began
         self.next_call = count().__next__
         layout.IDENTITY.pack_into(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,8 @@ class ArmedHold:
     ) -> None:
         self.hold, self.keep, self.once = hold, keep, once
         self.place = Place.read(hold.line) if hold.line else None
-        self.is_off = False
+        self.is_off = self.stopped = False
+        self.trouble = ""  # the first time that it could not be evaluated
         self.passes = 0  # at which its value was announced
         self._when = Expression(hold.when) if hold.when else None
         self._differs = Expression(hold.differs) if hold.differs else None
@@ -51,7 +52,8 @@ class ArmedHold:
     def restart(self) -> None:
         """A run has ended: count from the start again."""
         self._hits = self.passes = 0
-        self.is_off = False
+        self.is_off = self.stopped = False
+        self.trouble = ""
 
     def reason(self, frame: FrameType | None, shared: Callable[[ArmedHold], Shared | None]) -> str:
         """Why a thread in this frame must stop; empty if it need not.
@@ -75,7 +77,8 @@ class ArmedHold:
             self._say(expression.text if expression is not None else str(self.hold), error)
             return ""
         self._hits += 1
-        return why if self._hits >= self.hold.count else ""
+        self.stopped = self._hits >= self.hold.count
+        return why if self.stopped else ""
 
     def _difference(self, frame: FrameType, shared: Shared | None) -> str:
         assert self._differs is not None
@@ -90,6 +93,16 @@ class ArmedHold:
     def _say(self, what: str, error: Exception) -> None:
         if isinstance(error, TimeoutError):
             self.is_off = True  # it would take as long at every pass
+        self.trouble = self.trouble or shortened(sentence(error), 300)
         if len(self._troubles) < _MOST_TROUBLES:
             off = "; this hold is off for the run" if self.is_off else ""
             self._troubles.append(shortened(f"{what}: {sentence(error)}{off}", 300))
+
+
+def missed(holds: Collection[ArmedHold], troubles: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Holds that could not be evaluated, or whose line stopped nobody, and why; ``troubles``: of all lines."""
+    for one in holds:
+        if one.trouble:
+            yield str(one.hold), one.trouble
+        elif one.place is not None and not one.stopped:
+            yield str(one.hold), "; ".join(troubles)

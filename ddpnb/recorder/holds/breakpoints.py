@@ -13,20 +13,21 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddpnb.errors import UsageError
-from ddpnb.recorder.holds.armed_holds import ArmedHold, Shared
+from ddpnb.recorder.holds.armed_holds import ArmedHold, Shared, missed
 from ddpnb.recorder.holds.conditions import Conditions
 from ddpnb.recorder.holds.release import Release, raises_releases
 from ddpnb.recorder.paths.parted import Parted, Partings
 from ddpnb.recorder.stacks.user_frames import looked_at, note_held, place_of
-from ddpnb.recording.blackbox import MARK_HELD, MARK_RESUMED
 from ddpnb.recording.holds import LINES_NEED_3_12, NEEDS_3_12, Hold, site_fits
 
 if TYPE_CHECKING:
+    from ddpnb.recorder.holds.held_time import HeldClock
     from ddpnb.recorder.holds.lines import Lines
 
 raises_releases(__name__)
 
 _TICK_S = 0.5  # on some systems a wait without a limit ignores signals
+_STEP_S = 0.05  # that the answer to a step over a line waits for its end
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Gate:
         release: raises the exception in held threads.
         partings: compares where ranks are, while a hold asks for it.
         shared: makes the files in which ranks compare values (``Groups.shared_values``).
-        mark: records, in the thread that is held, when that began and ended (``BlackBox.mark``).
+        clock: hears from each thread when it is held, and until when; None: nobody asks.
     """
 
     def __init__(
@@ -125,11 +126,11 @@ class Gate:
         release: Release,
         partings: Partings | None = None,
         shared: Any = None,
-        mark: Callable[[int], None] = lambda _: None,
+        clock: HeldClock | None = None,
     ) -> None:
         #: not empty while anything may stop a call; the door keeps a reference to the list
         self.armed: list[bool] = []
-        self._release, self._partings, self._record = release, partings, mark
+        self._release, self._partings, self._clock = release, partings, clock
         self._condition = threading.Condition()
         self._holds: dict[int, ArmedHold] = {}
         self._conditions = Conditions()
@@ -168,11 +169,11 @@ class Gate:
                 self._next += 1
             self._settle()
 
-    def remove(self, hold: Hold) -> None:
-        """Remove a hold; held threads stay held until stepped or resumed."""
+    def remove(self, hold: Hold | None) -> None:
+        """Remove a hold, or (None) all of them; held threads stay held until stepped or resumed."""
         with self._condition:
-            self._holds = {number: one for number, one in self._holds.items() if one.hold != hold}
-            if hold.anything:
+            self._holds = {number: one for number, one in self._holds.items() if hold not in (None, one.hold)}
+            if hold is None or hold.anything:
                 self._pause = False
             self._settle()
 
@@ -189,8 +190,11 @@ class Gate:
                     self._free(held)
             self._settle()
 
-    def step_lines(self, how: str, count: int, to: str) -> None:
+    def step_lines(self, how: str, count: int, to: str) -> bool:
         """Let the held thread that a user looks at continue until it is before another line (``lines.Lines.step``).
+
+        Returns:
+            Whether it is held there. Most steps take no time; of others that is not known yet.
 
         Raises:
             UsageError: no thread is held, or Python does not report lines.
@@ -209,6 +213,8 @@ class Gate:
             self._pause, self._allowed = False, 0
             self._free(held)
             self._settle()
+            thread = held.thread
+            return self._condition.wait_for(lambda: any(one.thread == thread for one in self._held.values()), _STEP_S)
 
     def resuming(self) -> None:
         """All threads are about to continue, until a hold matches again: from now on calls stop at holds alone.
@@ -235,9 +241,13 @@ class Gate:
             self._resuming, self._leaving = False, []
             self._settle()
 
-    def end_of_run(self) -> None:
-        """Remove holds that end with the run."""
+    def end_of_run(self, *, ended: bool = False) -> None:
+        """Remove holds that end with the run; ``ended``: it is over now, and it is recorded which of them stopped nobody."""
         with self._condition:
+            if ended and self._clock is not None:
+                self._clock.missed(
+                    missed(self._holds.values(), self.lines.troubles() if self.lines is not None else ())
+                )
             self._holds = {number: one for number, one in self._holds.items() if one.keep}
             self._pause, self._allowed = False, 0
             self.troubles.clear()
@@ -341,7 +351,8 @@ class Gate:
                 call.since = time.monotonic()
                 self._held[id(call)] = call
                 self._mark(call, True)
-                self._record(MARK_HELD)
+                self.runs_clock(held=True)
+                self._condition.notify_all()
             try:
                 while True:
                     if self._release.wanted:
@@ -353,7 +364,7 @@ class Gate:
                 if self._held.pop(id(call), None) is not None:
                     self._unmark(call)
                 if call.since:
-                    self._record(MARK_RESUMED)
+                    self.runs_clock(held=False)
 
     def stay(self) -> NoReturn:
         """Keep the calling thread where it is until it is released.
@@ -370,6 +381,11 @@ class Gate:
         """Its thread continues when it wakes up, which may take long on a busy machine: it is not held from now on."""
         del self._held[id(call)]
         self._mark(call, False)
+
+    def runs_clock(self, *, held: bool) -> None:
+        """A thread, the one that calls this or one that an IDE has stopped, is held, or continues."""
+        if self._clock is not None:
+            (self._clock.begin if held else self._clock.end)()
 
     @staticmethod
     def _mark(call: AtDoor | AtLine, held: bool) -> None:

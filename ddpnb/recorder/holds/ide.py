@@ -95,6 +95,8 @@ class Ide:
     def _note(self, stopped: Held | None) -> None:
         if stopped == self._stopped:
             return
+        if (stopped is None) != (self._stopped is None):
+            self._gate.runs_clock(held=stopped is not None)
         self._box.end(self._record)
         self._record = -1 if stopped is None else self._box.begin(stopped)
         self._stopped = stopped
@@ -129,7 +131,7 @@ def _stopped() -> Held | None:
             named = threading._active.get(ident)  # type: ignore[attr-defined]
             thread = "" if ident == main else str(getattr(named, "name", "?"))[:80]
             site = Site(at.f_code.co_filename, at.f_lineno, at.f_code.co_name)
-            return Held(site=site, why="an IDE has stopped it", thread=thread)
+            return Held(site=site, why="an IDE has stopped it", thread=thread, native_id=ident >> 6 & 0xFFFFFFFF)
     return None
 
 

@@ -26,7 +26,7 @@ from ddpnb.recorder.holds.line_steps import Step, step_from
 from ddpnb.recorder.holds.release import raises_releases
 from ddpnb.recorder.stacks.evaluation import sentence
 from ddpnb.recorder.stacks.signal_handlers import of_handler
-from ddpnb.recorder.stacks.uncaught import frames_left, leaves_the_program
+from ddpnb.recorder.stacks.uncaught import Uncaught, frames_left
 from ddpnb.recorder.stacks.user_frames import file_of, frames_of, is_own_file, is_user_file, is_user_frame
 from ddpnb.recording.calls import Site
 from ddpnb.recording.events.runs import Held
@@ -76,6 +76,7 @@ class Lines:
         self._watched: dict[int, _Watched] = {}  # by the id of the code
         self._steps: dict[int, Step] = {}  # by thread
         self._records: dict[int, int] = {}  # by thread: the number of the event that says that it is held
+        self._uncaught = Uncaught(self._thrown, self._failed, box.silent)
         self._trouble = ""
         self._in_child = mmap.mmap(-1, 1)  # shared with forked children
 
@@ -113,7 +114,7 @@ class Lines:
 
     def end_steps(self) -> None:
         """What was stepped continues freely."""
-        if self._steps or self._once:
+        if self._steps or self._once or (self._tool >= 0 and not self._armed):
             self._steps.clear()
             self._once.clear()
             self._renew()
@@ -121,6 +122,7 @@ class Lines:
     def end_of_run(self) -> None:
         """Forget what belongs to the run."""
         self._records.clear()
+        self._uncaught.end_of_run()
         self._trouble = ""
         self._in_child[0] = 0
         self.end_steps()
@@ -152,7 +154,7 @@ class Lines:
         events = _MONITORING.events
         wanted = events.PY_START | events.PY_RESUME
         if any(one.hold.exception for one in self._armed):
-            wanted |= events.PY_UNWIND
+            wanted |= events.RAISE | events.RERAISE | events.PY_UNWIND
         for ident in list(sys._current_frames()):
             for frame in frames_of(ident):
                 self._find(frame.f_code)
@@ -177,8 +179,7 @@ class Lines:
             _MONITORING.set_events(tool, 0)
             for one in self._watched.values():
                 _MONITORING.set_local_events(tool, one.code, 0)
-            events = _MONITORING.events
-            for event in (events.PY_START, events.PY_RESUME, events.LINE, events.JUMP, events.PY_UNWIND):
+            for event in self._callbacks():
                 _MONITORING.register_callback(tool, event, None)
             _MONITORING.free_tool_id(tool)
         self._watched.clear()
@@ -247,21 +248,12 @@ class Lines:
                 self._failed(error)
             return None if steps else disable
 
-        def unwinds(_code: CodeType, _offset: int, error: BaseException) -> None:
-            try:
-                if not silent and self._tool >= 0:
-                    frame = frame_at(1)
-                    if leaves_the_program(frame, error):
-                        self._left_by(frame, error)
-            except BaseException as raised:
-                self._failed(raised)
-
         made = {
             events.PY_START: begins,
             events.PY_RESUME: resumes,
             events.LINE: line,
             events.JUMP: jumps,
-            events.PY_UNWIND: unwinds,
+            **self._uncaught.callbacks(),
         }
         return {event: hide(function, below=True) for event, function in made.items()}
 
@@ -358,12 +350,13 @@ class Lines:
                 return
         self._hold(AtLine("line", frame, frame.f_code.co_filename, line, f"step {step.how}"))
 
-    def _left_by(self, frame: FrameType, error: BaseException) -> None:
-        """An exception leaves the program: hold its thread, and show the frames that it has left."""
-        if self._gate.is_releasing or self._is_own_thread():
+    def _thrown(self, frame: FrameType, error: BaseException, behind: str) -> None:
+        """An exception ends the program: hold its thread, and show its frames, with those that it has left."""
+        if self._tool < 0 or self._gate.is_releasing or self._is_own_thread():
             return
         frames, line, inner = frames_left(frame, error)
-        self._hold(AtLine("exception", inner, inner.f_code.co_filename, line, sentence(error), instead=frames))
+        why = sentence(error) + behind
+        self._hold(AtLine("exception", inner, inner.f_code.co_filename, line, why, instead=frames))
 
     def _hold(self, at: AtLine) -> None:
         thread = threading._active.get(at.thread)  # type: ignore[attr-defined]
@@ -385,7 +378,8 @@ class Lines:
         """Write in the black box that a thread is held, or no longer."""
         if held:
             site = Site(at.file, at.line, at.frame.f_code.co_name)
-            event = Held(site=site, kind=at.kind, why=at.why[:500], thread=at.name)
+            number = at.thread >> 6 & 0xFFFFFFFF
+            event = Held(site=site, kind=at.kind, why=at.why[:500], thread=at.name, native_id=number)
             self._records[at.thread] = self._box.reopen(self._records.get(at.thread, -1), event)
         else:
             self._box.end(self._records.get(at.thread, -1))

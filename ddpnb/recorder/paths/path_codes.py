@@ -166,16 +166,25 @@ def _instructions(data: bytes) -> list[_Instruction]:
     return found
 
 
-def _handlers(table: bytes) -> set[int]:
-    """Where handlers of exceptions begin: every third of four numbers of the table, in units of two bytes."""
+def exception_table(table: bytes) -> list[tuple[int, int, int]]:
+    """For each part of the code with a handler: where it begins, where it ends, and where the handler begins.
+
+    Of four numbers for each, the first three, in units of two bytes: beginning, length, handler.
+    """
     numbers: list[int] = []
     value = 0
     for byte in table:
         value = value << 6 | byte & 63
         if not byte & 64:
-            numbers.append(value)
+            numbers.append(2 * value)
             value = 0
-    return {2 * target for target in numbers[2::4]}
+    parts = zip(numbers[::4], numbers[1::4], numbers[2::4], strict=False)
+    return [(start, start + length, target) for start, length, target in parts]
+
+
+def _handlers(table: bytes) -> set[int]:
+    """Where handlers of exceptions begin."""
+    return {target for _, _, target in exception_table(table)}
 
 
 class _Ways(NamedTuple):

@@ -101,13 +101,14 @@ class Held(Event):
 
     It is open while the thread is held; one record serves all stops of a run. ``kind``: line, or exception. ``why``: the hold
     that stopped it, or the step; ``thread``: its name, if it is not the main thread. Before a call (``kind`` call, ``call``: its
-    number) it says why where that is a value that differs between ranks.
+    number) it says why where that is a value that differs between ranks. ``native_id``: of the thread, as in the stacks.
     """
 
     kind: str = "line"
     why: str = ""
     thread: str = ""
     call: int = -1
+    native_id: int = 0
 
 
 @event("not the same")
@@ -137,6 +138,14 @@ class FaultMissed(Event):
     """A fault was never triggered in a run."""
 
     fault: str = ""
+    why: str = ""
+
+
+@event("hold missed")
+class HoldMissed(Event):
+    """A hold at a line stopped nobody in a run, or one could not be evaluated; ``why``: empty if nothing matched its conditions."""
+
+    hold: str = ""
     why: str = ""
 
 

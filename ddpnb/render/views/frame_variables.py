@@ -173,7 +173,7 @@ def opened(frames: SideBySide, path: str, answers: Mapping[int, Opened]) -> Side
 
 
 def _user_frames(recording: Recording, rank: int) -> list[Frame]:
-    stack = recording.ranks[rank].main_stack
+    stack = recording.ranks[rank].shown_stack
     return list(reversed(stack.user_frames)) if stack is not None else []
 
 

@@ -31,14 +31,14 @@ class Branch:
 
 
 def merge(recording: Recording) -> tuple[Branch, ...]:
-    """The main threads of all ranks, from the outermost frame of the user's code inwards.
+    """The main threads of all ranks (where another thread is held, that one), from the outermost frame of the user's code inwards.
 
     Args:
         recording: of ranks that were asked for their stacks; those that have none are left out.
     """
     alike: dict[tuple[_Place, ...], tuple[list[int], tuple[Frame, ...]]] = {}
     for rank, record in sorted(recording.ranks.items()):
-        stack = record.main_stack
+        stack = record.shown_stack
         if stack is not None:
             frames = _from_user(stack.frames)
             alike.setdefault(tuple(map(_place, frames)), ([], frames))[0].append(rank)

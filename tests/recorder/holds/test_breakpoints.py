@@ -10,7 +10,6 @@ import pytest
 
 from ddpnb.errors import Released
 from ddpnb.recorder.holds.breakpoints import AtDoor, Gate
-from ddpnb.recording.blackbox import MARK_HELD, MARK_RESUMED
 from ddpnb.recording.calls import Group
 from ddpnb.recording.holds import Hold
 
@@ -114,8 +113,8 @@ def test_pause_step_and_resume(gate):
 
 @pytest.mark.parametrize("goes_on", [lambda gate: gate.step(1), lambda gate: gate.resume()], ids=["step", "resume"])
 def test_a_call_that_goes_on_is_not_held_any_more_although_its_thread_has_not_run_yet(gate, goes_on):
-    kinds: list[int] = []
-    gate._record = kinds.append
+    kinds: list[str] = []
+    gate._clock = SimpleNamespace(begin=lambda: kinds.append("held"), end=lambda: kinds.append("resumed"))
     gate.hold(Hold())
     one, marked = call(), []
     one.marks = marked.append
@@ -131,7 +130,7 @@ def test_a_call_that_goes_on_is_not_held_any_more_although_its_thread_has_not_ru
         assert marked == [True, False] and gate.state()["held"] == [] and thread.is_alive()
     thread.join(30)
     assert not thread.is_alive() and marked == [True, False]
-    assert kinds == [MARK_HELD, MARK_RESUMED]
+    assert kinds == ["held", "resumed"]
 
 
 def test_a_hold_fits_again_after_a_resume(gate):

@@ -84,11 +84,11 @@ class Box:
 class Stepped:
     """A program in a thread of its own, with holds and steps at its lines."""
 
-    def __init__(self, tmp_path):
+    def __init__(self, tmp_path, program=PROGRAM):
         self.path = str(tmp_path / "train.py")
-        (tmp_path / "train.py").write_text(PROGRAM)
+        (tmp_path / "train.py").write_text(program)
         self.names = {"__name__": "train", "__file__": self.path}
-        exec(compile(PROGRAM, self.path, "exec"), self.names)
+        exec(compile(program, self.path, "exec"), self.names)
         self.release = SimpleNamespace(wanted=[], exception=lambda: Released("released"))
         self.gate, self.box = Gate(self.release), Box()
         self.gate.lines = Lines(self.box, self.gate)
@@ -235,7 +235,7 @@ def test_an_exception_that_nothing_handles_is_shown_with_its_frames(stepped, mon
     (held,) = stepped.gate.state()["held"]
     assert (held["kind"], held["function"], held["reason"]) == ("exception", "fails", "KeyError: 7")
     frame = next(frame for frame in frames_of(stepped.thread.ident) if is_user_frame(frame))
-    assert frame.f_locals["inner"] == 7
+    assert (frame.f_locals["inner"], frame.f_locals["deep"]) == (7, 7), "its finally has not run"
     with pytest.raises(UsageError, match="exception"):
         stepped.gate.step_lines("over", 1, "")
     assert stepped.resume() is None
