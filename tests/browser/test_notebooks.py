@@ -197,21 +197,6 @@ def test_a_bisection(lab, page, theme, to_the_end):
 SAVED = "the last state of the dashboard"
 
 
-def open_beside(page: Page, name: str) -> None:
-    """Open another notebook in the JupyterLab that is in the page."""
-    page.get_by_role("menuitem", name="File", exact=True).click()
-    page.get_by_text("Open from Path…", exact=True).click()
-    page.get_by_role("dialog").get_by_role("textbox").fill(name)
-    page.keyboard.press("Enter")
-
-
-def is_saved(page: Page, shown: Locator, theme: str) -> None:
-    expect(shown.get_by_text("DDP301 collective-missing")).to_be_visible(timeout=LONG_MS)
-    drawn = shown.get_by_role("img", name="The time line")
-    assert drawn.evaluate("image => image.decode().then(() => image.naturalWidth)") > 500
-    picture(page, f"saved-{theme}")
-
-
 def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     """It launches ranks, shows their hang, is still live when the page is loaded again, and outlives its kernel."""
     name = lab.write("dashboard.ipynb", "import ddpnb\nddpnb.show()")
@@ -265,16 +250,18 @@ def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     expect(board.get_by_role("button", name="rank 0:")).to_contain_text("idlelast run: ", timeout=LONG_MS)
     expect(head.get_by_role("status").first).to_contain_text("last run: hang")
 
+    page.goto("about:blank")
     lab.end_kernels()
-    (lab.work / "again.ipynb").write_text(content)
     (lab.work / "copied.ipynb").write_text(content.replace('"name": "python3"', '"name": "nowhere"'))
-    open_beside(page, "again.ipynb")  # the page is there already, and a kernel of it would be another one
-    shown = page.locator(".jp-OutputArea:visible", has_text="DDP301").first
-    is_saved(page, shown, "Light")
-    expect(shown.get_by_text("widget")).to_be_hidden()
-    if to_the_end:
-        page.goto("about:blank")
-        lab.use("Dark")
-        page.goto(f"{lab.url}/lab/tree/copied.ipynb?reset")  # of a copy that is not trusted the page drops the styles
-        is_saved(page, page.locator(".jp-OutputArea", has_text="DDP301").first, "Dark")
+    opened = [("Light", name), ("Dark", "copied.ipynb")]
+    for theme, book in opened if to_the_end else opened[:1]:
+        lab.use(theme)
+        page.goto(f"{lab.url}/lab/tree/{book}?reset")
+        shown = page.locator(".jp-OutputArea", has_text="DDP301").first
+        expect(shown.get_by_text("DDP301 collective-missing")).to_be_visible(timeout=LONG_MS)
+        drawn = shown.get_by_role("img", name="The time line")
+        assert drawn.evaluate("image => image.decode().then(() => image.naturalWidth)") > 500
+        if book == name:  # of a copy the page drops the styles
+            expect(shown.get_by_text("widget")).to_be_hidden()
+        picture(page, f"saved-{theme}")
     complaints.clear()  # of a widget whose kernel is gone

@@ -19,7 +19,7 @@ SECOND = RankAccount(1, 12.0, Parts(8.0, 0.0, 2.0, 0.0), other_s=2.0, steps=10, 
 def test_parts_and_their_shares():
     parts = FIRST.parts
     assert parts.total == 10
-    assert [parts.share(part) for part in PARTS] == [0.4, 0.3, 0.2, 0.1]
+    assert [parts.share(part) for part in PARTS] == [0.4, 0.3, 0.2, 0.1, 0.0]
     assert Parts().share("compute") == 0.0
 
 
@@ -35,9 +35,9 @@ def test_an_account_as_json():
     late = Straggler(2, 2.5, 0.8333333, 9, ((Site("train.py", 7, "main"), 2.5),), "loads data longer")
     told = json.loads(json.dumps(Account((FIRST, SECOND), (late,), "one", 0.98765432, notes=("few calls",)).to_json()))
     assert (told["schema"], told["pattern"], told["covered"], told["host_only"]) == (1, "one", 0.9877, False)
-    assert told["parts"] == {"compute": 12.0, "waiting": 3.0, "communication": 4.0, "data": 1.0}
+    assert told["parts"] == {"compute": 12.0, "waiting": 3.0, "communication": 4.0, "data": 1.0, "held": 0.0}
     first = told["ranks"][0]
-    assert [first[f"{name}_s"] for name in PARTS] == [4.0, 3.0, 2.0, 1.0]
+    assert [first[f"{name}_s"] for name in PARTS] == [4.0, 3.0, 2.0, 1.0, 0.0]
     assert (first["wall_s"], first["other_s"], first["steps"], first["device"]) == (12.0, 2.0, 10, "cpu")
     assert first["step"]["compute"] == 0.4 and told["ranks"][1]["step"] is None
     assert first["waited_for"] == [{"rank": 2, "seconds": 2.5}, {"rank": 1, "seconds": 0.5}]

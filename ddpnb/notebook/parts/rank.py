@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 
 from ddpnb.errors import UsageError
@@ -22,7 +21,6 @@ from ddpnb.render.rank_panel import Controls
 from ddpnb.render.views import board as boards
 from ddpnb.render.views.board import Tile
 
-_AGAIN_S = 1.0
 _STANDS = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
 _STEPS = {"rank over": "over", "rank into": "into", "rank out": "out", "rank call": "collective"}
 
@@ -35,7 +33,6 @@ class RankDebugger(Part[RankPanel]):
         self.widget = RankPanel(on_action=self.take, controls=self._controls)
         self.values = RankValues(context, self.widget)
         self._read_at: object = None  # where the ranks stood when they were read
-        self._asked_at = 0.0  # when a rank without a stack was asked for one
         self._closed = False  # somebody has closed the panel in this run
         self._by_itself = False  # it has opened without anybody asking for this rank
 
@@ -75,16 +72,6 @@ class RankDebugger(Part[RankPanel]):
         if tiles and len(stand) == len(tiles) and self._place(picture.recording) != self._read_at:
             self._read_at = self._place(picture.recording)
             self.context.ask()
-        elif self._is_empty() and time.monotonic() - self._asked_at > _AGAIN_S:
-            self._asked_at = time.monotonic()
-            self.context.ask()
-
-    def _is_empty(self) -> bool:
-        """Whether the rank was not in the program yet when it was read, and runs."""
-        rank = self.widget.chosen
-        tile = self.widget.tile_of(rank) if rank is not None else None
-        runs = tile is not None and tile.state is RankState.COMPUTING
-        return rank is not None and runs and not self.widget.has_frames(rank)
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
         if self.context.shown is not None:
