@@ -155,7 +155,6 @@ def test_a_script_that_hangs_is_explained_and_its_ranks_are_released(desk):
     assert desk.world.pids() == pids
 
 
-@pytest.mark.full
 def test_a_warning_stands_while_the_run_goes_on(desk, tmp_path):
     """Rank 1 waits for a program for longer than patience, and goes on."""
     runs, waits = desk.world._runs, tmp_path / "waits.py"

@@ -89,7 +89,8 @@ class Watchdog:
             WorldError: the connection to the ranks is lost, or stopped while no rank makes progress: nothing can be
                 proven.
         """
-        next_proof, pause, still_before = 0.0, _STILL_S, frozenset[int]()
+        next_proof, pause, running = 0.0, _STILL_S, frozenset[int]()
+        stopped_at: dict[int, float] = {}  # by rank: its last progress when it was last seen without any
         proven_at: float | None = None
         self._statuses = self._observer.statuses()
         self._changed = dict.fromkeys(self._ranks, time.monotonic())
@@ -115,8 +116,10 @@ class Watchdog:
             still = self._still(activities, now)
             if not still:
                 self._withdraw_but(())
-            if still != still_before:
-                still_before, pause = still, _STILL_S
+            known = {**stopped_at, **{rank: self._changed[rank] for rank in still}}
+            # A question costs a rank work, so that it may seem to compute for a moment: that is no reason to ask at once.
+            if known != stopped_at or running != frozenset(activities):
+                stopped_at, running, pause = known, frozenset(activities), _STILL_S
                 next_proof = min(next_proof, now)
             if not self._reachable(set(activities) <= still) or not still or now < next_proof:
                 continue
