@@ -44,13 +44,19 @@ def look(file: str, function: str, path: str) -> dict[str, Any]:
         value = _found(names, path[:_LONGEST])
     except LookupError:
         return {"error": f"has no {one_line(path[:80])}"}
-    allowance = Allowance(LOOK_S)
-    writer = Writer(MAX_TEXT, 6, 3, allowance)
     children = list(islice(inside(value), _LOOKED_AT))
+    allowance = Allowance(LOOK_S)  # for the values: the names of many parts take time too
+    writer = Writer(MAX_TEXT, 6, 3, allowance)
     rows: list[list[str]] = []
     for label, child in children[:MAX_INSIDE]:
         rows.append([label, NOT_SHOWN if allowance.spent else writer.text(child) + allowance.norm(child)])
-    return {"inside": rows, "more": len(children) - len(rows)}
+    return {"inside": rows, "more": (_length(value) if len(children) == _LOOKED_AT else len(children)) - len(rows)}
+
+
+def _length(value: Any) -> int:
+    """How many parts a value has, of which not all are looked at."""
+    kinds = (kind for kind in (dict, *_SEQUENCES) if issubclass(type(value), kind))
+    return next((kind.__len__(value) for kind in kinds), _LOOKED_AT)
 
 
 def _is_of(frame: FrameType, file: str, function: str) -> bool:

@@ -107,3 +107,10 @@ def test_a_look_into_a_frame():
     assert look(frame.f_code.co_filename, frame.f_code.co_name, "batch.x") == {"error": "has no batch.x"}
     assert look(frame.f_code.co_filename, "another", "batch") == {"error": "is no longer in this function"}
     del batch
+
+
+def test_of_very_many_parts_the_first_are_shown_and_all_are_counted():
+    many = dict.fromkeys(range(100_000), 7)
+    frame = sys._getframe()
+    answer = look(frame.f_code.co_filename, frame.f_code.co_name, "many")
+    assert answer["inside"][0] == ["[0]", "7"] and answer["more"] == len(many) - MAX_INSIDE
