@@ -49,6 +49,7 @@ def results(client, code):
     return reply["content"]["status"], "".join(told)
 
 
+@pytest.mark.full
 @pytest.mark.filterwarnings("ignore")
 def test_interrupt(kernel):
     manager, client = kernel

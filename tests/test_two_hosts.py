@@ -42,6 +42,7 @@ def hosts(tmp_path_factory):
         yield hosts
 
 
+@pytest.mark.full
 def test_engines_see_hosts_of_their_own(hosts):
     alpha, beta = hosts.client[:].apply_sync(where)
     if alpha[0] != hosts.names[0]:

@@ -186,6 +186,7 @@ def on_ranks(world):
     yield "log", run.log, VALUES
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_on_ranks(world, tmp_path, monkeypatch):
     """One after the other, on the same ranks: they are not harmed, and run on."""

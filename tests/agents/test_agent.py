@@ -65,6 +65,7 @@ async def followed(client, job):
     return found, parted["partings"][0], page["pages"][0], report
 
 
+@pytest.mark.full
 def test_the_steps_of_the_skill_file_lead_to_culprit_line_and_fix(tmp_path, monkeypatch):
     """Nothing is left when the client then goes away."""
     folder = jobs.write(tmp_path)

@@ -105,6 +105,7 @@ def re_enact(page, recording, theme):
     expect(live).to_contain_text("last run: ", timeout=LONG_MS)  # it was released
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("theme", DARK)
 def test_a_reported_hang(lab, page, theme, to_the_end):
     """Drop its files, read the diagnosis, re-enact it, release it, export it."""
@@ -205,12 +206,10 @@ def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     page.evaluate(
         """(label) => {
       window.seen = 0;
-      const look = () => {
+      setInterval(() => {
         const saved = document.querySelector(`[aria-label="${label}"]`);
         if (saved?.checkVisibility({ visibilityProperty: true })) window.seen += 1;
-        requestAnimationFrame(look);
-      };
-      look();
+      }, 16);
     }""",
         SAVED,
     )

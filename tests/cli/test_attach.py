@@ -17,13 +17,12 @@ from tests.cli.commands import assert_all_ended, begin, said_until
 from tests.cli.jobs import TORCHRUN, end, spawn, wait_for_job
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("launcher", "says"),
     [
         pytest.param(spawn("skip"), "ddpnb.errors.Released: released by job.release().", id="spawn"),
-        pytest.param(
-            [*TORCHRUN, "train.py", "skip"], "ddpnb: released by job.release().", marks=pytest.mark.full, id="torchrun"
-        ),
+        pytest.param([*TORCHRUN, "train.py", "skip"], "ddpnb: released by job.release().", id="torchrun"),
     ],
 )
 def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
@@ -54,6 +53,7 @@ def test_a_hung_job_is_kept_attached_to_and_released(job, cli, launcher, says):
     assert_all_ended(process, list(found.ranks.values()))
 
 
+@pytest.mark.full
 def test_a_rank_that_the_fence_stops_is_kept_too(tmp_path, cli):
     """Its peer, which has entered another call, would lose the connection if it ended."""
     (tmp_path / "s.py").write_text(
@@ -135,6 +135,7 @@ def test_a_process_of_another_user_is_refused(job):
     assert f"process {other.pid} belongs to another user" in done.stderr
 
 
+@pytest.mark.full
 def test_ranks_of_a_job_are_held_stepped_and_looked_at_from_a_terminal(job, cli):
     """What one command has stopped, another one steps, and a third lets go: the ranks keep it."""
     process = begin("run", "--fork", "-n", "2", "train.py", "long", cwd=job)

@@ -102,6 +102,7 @@ threads = [threading.Thread(target=rank, args=(number,)) for number in (0, 1)]
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("program", "args", "status"),
     [
@@ -164,6 +165,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "status"),
     [
@@ -238,6 +240,7 @@ LAUNCHERS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_rank_that_is_killed(job, cli, launcher):
     done, verdict = run(cli, job, *launcher, "kill", "fork")
@@ -314,6 +317,7 @@ def test_a_command_that_replaces_itself(job, cli):
     assert verdict["findings"][0]["code"] == "DDP301"
 
 
+@pytest.mark.full
 def test_ranks_that_outlive_their_command(job, cli):
     """A launcher that puts its job into the background: the job is watched all the same."""
     done, verdict = run(cli, job, "bash", "-c", f"{' '.join(spawn('skip'))} >log 2>&1 & exit 0")
@@ -327,6 +331,7 @@ def test_two_jobs_one_after_the_other(job, cli):
     assert done.stdout.count("total") == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.full)]

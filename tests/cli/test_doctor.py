@@ -52,6 +52,7 @@ def test_times_of_collectives(world):
     assert "<details>" in html and "all_reduce" in html
 
 
+@pytest.mark.full
 def test_a_collective_that_fails_after_start_up(world):
     injection = world.inject("raise", ranks=1, op="barrier", seq=14)
     try:
@@ -127,7 +128,7 @@ def test_wrong_use(arguments, capsys):
     [
         ("missing variable", {"name": "MASTER_ADDR"}, "environment", "rank 1 (before init", "", 1),
         ("wrong interface", {}, "process group", "rank 1 (during init", "DDP110", 1),
-        ("wrong port", {}, "store", "ranks", "DDP102", 3),
+        pytest.param("wrong port", {}, "store", "ranks", "DDP102", 3, marks=pytest.mark.full),
         ("raise", {"op": "barrier"}, "first barrier", "rank 1 (after init", "", 1),
     ],
 )

@@ -150,6 +150,7 @@ def test_ranks_of_torchrun(who, code, job, cli):
     assert verdict["outcome"] == ("crash" if plain.returncode else "ok")
 
 
+@pytest.mark.full
 def test_a_parent_that_waits_for_one_rank_before_it_releases_another(job, cli):
     (job / "joins.py").write_text(_JOINS)
     done, verdict = run(cli, job, sys.executable, "joins.py")

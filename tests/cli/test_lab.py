@@ -101,6 +101,7 @@ def test_questions_to_jupyterlab_are_its_own():
     assert "passed on to jupyter" in ddpnb("lab", "--help").stdout
 
 
+@pytest.mark.full
 def test_a_server_with_the_tour_in_a_terminal_without_a_display(tmp_path):
     """Its port is busy, so that it takes another one, which is in all that is printed."""
     environment = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}

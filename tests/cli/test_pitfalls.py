@@ -49,6 +49,7 @@ def test_wrong_use(capsys, arguments, words):
     assert words in capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_run_broken(cli, monkeypatch):
     monkeypatch.setenv(FORK, "training")

@@ -27,6 +27,7 @@ def saved(tmp_path):
     return save
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_a_recording_is_re_enacted(saved, tmp_path, cli, monkeypatch):
     monkeypatch.setattr(reenacting, "WAIT_S", 60.0)  # for the start of ranks too, which takes long on a busy machine

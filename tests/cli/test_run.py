@@ -194,6 +194,7 @@ def test_backend_from_the_environment(tmp_path, monkeypatch, capsys):
     assert "smoke" in capsys.readouterr().err
 
 
+@pytest.mark.full
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU: nothing to fall back from")
 def test_nccl_without_a_gpu_falls_back_and_says_so(cli):
     done = cli("run", "-n", 2, "--fork", "--backend", "nccl", VICTIMS / "healthy.py", "other_shapes_same_size")
@@ -271,6 +272,7 @@ def wait_for_ranks(process, count=2):
     raise AssertionError("no ranks were started")
 
 
+@pytest.mark.full
 def test_impatient_people_press_it_again():
     """The second and third interrupt fall into the stop of the ranks."""
     process = begin("run", "-n", "2", VICTIMS / "alone.py", "600")
@@ -402,6 +404,7 @@ def test_reader_that_went_away():
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_nothing_stays_in_shared_memory():
     """Of a hang in interpreters of their own; above, ranks are forked."""
     process = begin("run", "-n", "2", VICTIMS / "missing.py", "early_return")
@@ -410,6 +413,7 @@ def test_nothing_stays_in_shared_memory():
     assert left_by(process) == []
 
 
+@pytest.mark.full
 def test_what_is_left_would_be_seen():
     """Where the tests above look is where worlds are."""
     process = begin("run", "-n", "1", VICTIMS / "alone.py", "600")

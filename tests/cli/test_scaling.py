@@ -83,6 +83,7 @@ def test_each_size_is_run_and_the_worst_status_counts(tmp_path, cli):
         assert (tmp_path / "logs" / f"{size}ranks" / "rank0.log").read_text().startswith("trained")
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_the_account_of_a_run(tmp_path, cli):
     script = tmp_path / "s.py"

@@ -41,7 +41,14 @@ def test_the_script_of_a_document_gives_the_card_that_it_shows(document, script,
 
 @pytest.mark.parametrize(
     "method",
-    [ddpnb.World.run, ddpnb.World.init, ddpnb.World.inject, ddpnb.World.resume, ddpnb.World.save, ddpnb.World.heal],
+    [
+        pytest.param(ddpnb.World.run, marks=pytest.mark.full, id="run"),
+        ddpnb.World.init,
+        ddpnb.World.inject,
+        ddpnb.World.resume,
+        ddpnb.World.save,
+        ddpnb.World.heal,
+    ],
     ids=lambda method: method.__name__,
 )
 def test_examples_of_docstrings_run_as_they_are(method, world, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ assert not any([os.waitpid(pid, 0)[1] for pid in ranks])
 """
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.parametrize(
     ("name", "arguments"), [("parameters", ["100"]), pytest.param("tensors", [], marks=pytest.mark.full)]

@@ -41,6 +41,7 @@ def line(function, text):
     return first + next(place for place, one in enumerate(lines) if text in one)
 
 
+@pytest.mark.full
 def test_a_hang_whose_host_is_far_ahead_is_released_by_an_abort(pair):
     """The call that the device waits in is named, not the line at which the host does."""
     run = pair.run(programs.runs_ahead, stream=None).wait(30)

@@ -104,6 +104,7 @@ CELLS = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_saved_notebook_shows_all_without_a_kernel_and_each_plot_once(tmp_path):
     import nbformat  # not above: it takes 7 s of each process that collects tests

@@ -55,6 +55,7 @@ def test_a_child_in_its_own_session_ends_with_its_rank(world, started, tmp_path,
     assert all(map(alive, (world.pids()[rank] for rank in range(1, world.size))))
 
 
+@pytest.mark.full
 def test_a_daemon_ends_with_the_world(started, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     child = CHILD.replace("\n", "\n    ")

@@ -156,8 +156,8 @@ def test_each_probe_begins_in_the_same_state(prober, folder):
     assert len(set(randoms)) == 6 and len({one["pid"] for found in (first, failed, last) for one in found}) == 6
 
 
-@pytest.mark.world
 @pytest.mark.full
+@pytest.mark.world
 def test_another_environment_is_not_shared(own):
     assert run(own, "a", MARK="1", OMP_NUM_THREADS="2")[1][0]["mark"] == "1"
     assert run(own, "b", MARK="2")[1][1]["mark"] == "2"
@@ -168,6 +168,7 @@ def test_another_environment_is_not_shared(own):
     assert len(sources(own)) == 2 and not alive(kept[0]) and alive(kept[1])  # the one that was used last
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_a_probe_that_ends_the_process_from_which_it_is_forked_says_nothing_and_the_next_one_does(prober):
     ran, _ = run(prober, "a", "parent dies")
@@ -176,8 +177,8 @@ def test_a_probe_that_ends_the_process_from_which_it_is_forked_says_nothing_and_
     assert ran.ran and not ran.failures and len(sources(prober)) == 1
 
 
-@pytest.mark.world
 @pytest.mark.full
+@pytest.mark.world
 def test_a_probe_runs_again_where_the_process_that_all_share_has_died(prober, folder):
     """It says nothing of the program."""
     answers = []
@@ -200,6 +201,7 @@ def test_what_a_rank_has_forked_ends_with_the_probe(prober, folder):
     assert until(lambda: not any(map(alive, orphans)))
 
 
+@pytest.mark.full
 @pytest.mark.world
 @pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
@@ -211,6 +213,7 @@ def test_it_ends_when_it_is_not_used(own, monkeypatch, again):
         assert run(own, "b")[0].ran and sources(own) != [source]
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_it_dies_with_the_process_that_probes(folder):
     text = (
@@ -283,8 +286,8 @@ def test_a_process_that_has_ended_is_replaced(server):
     assert server() is not first and first.stopped
 
 
-@pytest.mark.world
 @pytest.mark.full
+@pytest.mark.world
 def test_relative_entries_of_the_python_path_are_not_shared_between_folders(folder, tmp_path):
     """A commit is checked out in a folder of its own: what it has there is not imported for another one."""
     servers = ForkServers()

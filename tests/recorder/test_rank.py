@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 FORKS = """
 import gc, os, sys
 from ddpnb.recorder.rank import Rank
@@ -27,6 +29,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.full
 def test_a_forked_child_does_not_collect_what_its_parent_has_left(tmp_path, forked):
     """A model of an earlier run: its group would wait for threads which the child does not have."""
     done = forked.run(FORKS, tmp_path)

@@ -28,10 +28,8 @@ FOLDER = Path(__file__).parent
 LIVE = frozenset(
     {
         "victims/missing-early_return", "victims/mismatch-shape", "victims/groups-crossed", "victims/p2p-never_sent",
-        "victims/training-uneven", "victims/training-killed", "victims/elsewhere-lock",
-        "pitfalls/set-epoch-forgotten", "pitfalls/no-distributed-sampler-fixed", "faults/skip collectives all_reduce 7",
-        "faults/scaled gradient training", "healthy/slow_rank", "data/no_sampler", "before_init/file_lock",
-        "ties/rate_by_rank-1", "remedies/branch_of_one_rank",
+        "victims/training-killed", "pitfalls/no-distributed-sampler-fixed", "faults/skip collectives all_reduce 7",
+        "healthy/slow_rank", "data/no_sampler", "before_init/file_lock",
     }
 )  # fmt: skip
 _RELEASE_S = 5.0  # a new process costs more than to wait for a rank that is slow

@@ -1,3 +1,5 @@
+import pytest
+
 from ddpnb.recording.calls import CallState
 from ddpnb.reports import desync
 from ddpnb.reports.facts import CallSeen, Progress, Speaker, Waiting
@@ -40,6 +42,7 @@ def test_ranks_that_joined_nothing():
     assert {fact.speaker.rank: fact.enqueued for fact in of(Progress, facts)} == {1: 0, 3: 0}
 
 
+@pytest.mark.full
 def test_hostile_text():
     assert not of(CallSeen, read(desync, "[" + "1," * 500_000 + "#1 started ranks:" * 10_000))
     assert len(read(desync, "[0-999999] joined but didn't finish collective #3")) <= 100_001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +37,7 @@ DUMPS = st.dictionaries(
 ).flatmap(lambda held: ENTRIES.map(lambda entries: {**held, "entries": entries}))
 
 
+@pytest.mark.full
 @settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
 @given(DUMPS | PLAIN)
 def test_fields_of_any_type(held):

@@ -134,6 +134,7 @@ def test_a_normal_end():
     assert launchers._ending(0) == Ending("finished")
 
 
+@pytest.mark.full
 def test_hostile_tables():
     assert read(launchers, "rank : 1 (local_rank: 1)\n exitcode : " * 20_000) == []
     assert len(of(Ended, read(launchers, "srun: error: n: tasks 0-999999: Killed\n"))) <= 100_001

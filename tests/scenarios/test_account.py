@@ -91,8 +91,10 @@ def test_a_saved_recording_has_the_account_and_the_start_up_of_the_live_ranks(wo
 
 @pytest.mark.parametrize(
     ("text", "waits_in", "because"),
-    [(DDP, "    loss.backward()", "computes longer"), (DATA, "    dist.all_reduce(weight.grad)", "longer for data")],
-    ids=["DDP", "data"],
+    [
+        pytest.param(DDP, "    loss.backward()", "computes longer", marks=pytest.mark.full, id="DDP"),
+        pytest.param(DATA, "    dist.all_reduce(weight.grad)", "longer for data", id="data"),
+    ],
 )
 def test_the_slow_rank_is_waited_for(world, tmp_path, text, waits_in, because):
     account, lines = run(world, tmp_path, text)

@@ -59,6 +59,7 @@ def test_the_group_of_a_hang_is_created_again_with_its_models(grouped, capsys):
     assert grouped.compare().equal and grouped.pids() == pids
 
 
+@pytest.mark.full
 def test_a_function_finds_it_too_or_makes_its_own(grouped):
     assert cell(grouped, HANG).outcome == "hang"
     grouped.release()
@@ -84,6 +85,7 @@ def test_a_function_finds_it_too_or_makes_its_own(grouped):
     assert run.results == [4.0] * 4 and "ddpnb:" not in run.log(0)
 
 
+@pytest.mark.full
 def test_what_is_armed_waits_for_the_run_that_follows(grouped):
     assert cell(grouped, HANG).outcome == "hang"
     grouped.release()
@@ -94,6 +96,7 @@ def test_what_is_armed_waits_for_the_run_that_follows(grouped):
     ok(run.wait(60), SUMMED)
 
 
+@pytest.mark.full
 def test_what_cannot_use_another_group_is_named_and_left_to_rebuild(grouped):
     ok(
         cell(
@@ -126,7 +129,9 @@ while True:
 """
 
 
-@pytest.mark.parametrize("code", [STANDS, SUM + STANDS], ids=["no call", "after a call"])
+@pytest.mark.parametrize(
+    "code", [pytest.param(STANDS, id="no call", marks=pytest.mark.full), pytest.param(SUM + STANDS, id="after a call")]
+)
 def test_an_interrupt_outside_of_collectives_keeps_the_group(grouped, code):
     ok(cell(grouped, "pair = dist.new_group([0, 1])"))
     run = grouped.execute(code, stream=None)
@@ -147,7 +152,9 @@ def test_an_interrupt_outside_of_collectives_keeps_the_group(grouped, code):
         ),
         pytest.param("if dist.get_rank() == 0: dist.send(torch.zeros(2), 1)", id="send"),
         pytest.param(
-            "if dist.get_rank() == 0: left = dist.all_reduce(torch.ones(2), async_op=True)", id="left in flight"
+            "if dist.get_rank() == 0: left = dist.all_reduce(torch.ones(2), async_op=True)",
+            id="left in flight",
+            marks=pytest.mark.full,
         ),
         pytest.param(
             "dist.all_reduce(torch.ones(1), async_op=True).wait() if dist.get_rank() else None",

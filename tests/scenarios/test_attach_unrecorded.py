@@ -119,6 +119,7 @@ def test_the_command_says_which_rank_is_past_the_call(tmp_path, capsys):
     assert ddpnb.diagnose(ddpnb.load(saved), patience=_PATIENCE_S).findings[0].code == "DDP301"
 
 
+@pytest.mark.full
 def test_the_same_line_in_different_groups(tmp_path):
     with job(tmp_path, "cross") as pid, ddpnb.attach(pid, patience=_PATIENCE_S) as attached:
         assert attached.run.wait(60).outcome == "hang"

@@ -54,7 +54,7 @@ def bounded(call, seconds=20.0):
 
 
 @pytest.mark.parametrize(
-    "moment", ["held", pytest.param("training", marks=pytest.mark.full), "releasing", "restarting"]
+    "moment", ["releasing", *(pytest.param(one, marks=pytest.mark.full) for one in ("held", "training", "restarting"))]
 )
 def test_the_controller_dies(own, moment, monkeypatch):
     holding = own.hold("all_reduce", seq=3) if moment == "held" else None

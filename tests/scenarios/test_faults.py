@@ -192,11 +192,11 @@ def test_a_setting_is_put_back_when_it_is_healed(faulty):
 @pytest.mark.parametrize(
     ("kind", "script", "trouble"),
     [
-        ("perturb buffer", "training", "broadcasts rank 0's buffers"),
+        pytest.param("perturb buffer", "training", "broadcasts rank 0's buffers", marks=pytest.mark.full),
         ("stalled worker", "training", "has no workers"),
         ("thawed parameter", "training", "no parameter is frozen"),
         ("converted batchnorm", "own_buffers", "no batch normalisation layer"),
-        ("lone forward", "own_buffers", "issues no collective"),
+        pytest.param("lone forward", "own_buffers", "issues no collective", marks=pytest.mark.full),
     ],
 )
 def test_where_it_cannot_be_done_it_says_so(faulty, kind, script, trouble):

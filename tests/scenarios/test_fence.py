@@ -30,6 +30,7 @@ def test_reduce_operations_differ(world, fence):
     assert ("ddpnb: fence" in "".join(run.log(rank) for rank in range(4))) == (fence != "off")
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_without_it_gloo_aborts_and_the_cause_is_still_named(world, victims):
     run = world.run(victims / "mismatch.py", "shape", stream=None, fence="off").wait(30)

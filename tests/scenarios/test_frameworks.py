@@ -86,7 +86,10 @@ WRITE = "\nimport json, sys, os\njson.dump(seen, open(sys.argv[1] + os.environ['
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.matrix if n in MATRIX else pytest.mark.world]) for n in PROGRAMS]
 )
-@pytest.mark.parametrize("imported_before", [False, True], ids=["fresh", "imported by %px"])
+@pytest.mark.parametrize(
+    "imported_before",
+    [pytest.param(False, marks=pytest.mark.full, id="fresh"), pytest.param(True, id="imported by %px")],
+)
 def test_a_script_is_run_as_in_a_terminal_and_a_second_time(world, tmp_path, name, imported_before):
     if imported_before:
         also = {"tqdm": "import tqdm.auto", "accelerate": "import accelerate.state"}

@@ -25,6 +25,7 @@ def test_a_script_in_fresh_processes(world, tmp_path):
     assert world.run(os.getpid, stream=None).wait(60).results == own
 
 
+@pytest.mark.full
 def test_a_hang_in_fresh_processes_is_inspected_and_released(world, victims):
     own = world.pids()
     run = world.run(victims / "missing.py", "early_return", fresh=True, stream=None).wait(60)

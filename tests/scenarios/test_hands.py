@@ -109,6 +109,7 @@ def leave_what_takes_long_to_collect():
     Slow()
 
 
+@pytest.mark.full
 def test_one_that_is_armed_before_the_run_begins_on_the_ranks_is_not_forgotten(world, tmp_path):
     """A rank that collects what the last run has left begins the next one a second after it is ordered."""
     (tmp_path / "train.py").write_text(
@@ -184,6 +185,7 @@ def test_ranks_are_held_however_they_part(world, what, seq):
     run.wait(30)
 
 
+@pytest.mark.full
 @needs_path
 def test_ranks_that_differ_without_harm_are_not_held(world):
     holding = world.hold(parted=True)
@@ -327,12 +329,14 @@ def until_they_stand(world, seconds):
 @pytest.mark.parametrize(
     "places",
     [
-        ("sleep", "queue", "lock"),
         ("loop", "pipe", "receive"),
         ("backward",),
-        ("new group",),
-        ("before start", "wrong port"),
-        *(pytest.param((place,), marks=pytest.mark.full) for place in ("sleep", "lock", "loop", "receive")),
+        *(
+            pytest.param((place,), marks=pytest.mark.full)
+            for place in ("sleep", "lock", "loop", "receive", "new group")
+        ),
+        pytest.param(("sleep", "queue", "lock"), marks=pytest.mark.full),
+        pytest.param(("before start", "wrong port"), marks=pytest.mark.full),
     ],
     ids=" ".join,
 )
@@ -367,6 +371,7 @@ def test_a_run_that_was_well_is_released(world):
     assert run.outcome == "released" and world.status()[0].state == "ended"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("turns", [2, pytest.param(8, marks=pytest.mark.full)])
 def test_ranks_in_the_midst_of_collectives_are_released(world, turns):
     """Messages are on their way between the ranks: gloo must not lose one whose thread then waits for its time-out."""
@@ -443,6 +448,7 @@ def test_released_and_rebuilt_the_same_model_trains_on(world):
     assert world.compare().equal  # gradients are averaged again
 
 
+@pytest.mark.full
 def test_a_cell_on_some_ranks(world):
     assert world.execute("value = 1", stream=None).wait(30).outcome == "ok"
     run = world.execute("value += 5; value", ranks=[1, 2], stream=None).wait(30)
@@ -454,6 +460,7 @@ def test_a_cell_on_some_ranks(world):
     assert world.release().ranks == (0, 1)
 
 
+@pytest.mark.full
 def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(world):
     world.rebuild()
     assert world.run(hands.shares, stream=None).wait(30).results == [4.0] * 4
@@ -467,6 +474,7 @@ def test_a_function_finds_the_group_of_the_world_and_a_script_makes_its_own(worl
 # -- dead and replaced
 
 
+@pytest.mark.full
 def test_hands_on_a_dead_rank(world):
     world.inject("kill", ranks=3, op="all_reduce")
     run = world.run(hands.steps, 4, stream=None).wait(30)
@@ -523,7 +531,7 @@ def refused(*_args, **_more):
 @pytest.mark.parametrize(
     ("where", "name", "fails", "raised"),
     [
-        ("_engines", "_wait_for", interrupted, KeyboardInterrupt),
+        pytest.param("_engines", "_wait_for", interrupted, KeyboardInterrupt, marks=pytest.mark.full),
         ("_engines", "kill", interrupted, KeyboardInterrupt),
         ("_cluster", "_start_engine", refused, LaunchError),
     ],
@@ -560,6 +568,7 @@ def test_a_held_rank_is_replaced(world):
     assert world.run(hands.steps, 3, stream=None).wait(30).outcome == "ok"
 
 
+@pytest.mark.full
 def test_a_stopped_rank_is_not_released_and_said_to_be_so(world, monkeypatch):
     world.inject("freeze", ranks=2, op="all_reduce")
     assert world.run(hands.steps, 4, stream=None, patience=0.7).wait(30).diagnosis.findings[0].code == "DDP314"

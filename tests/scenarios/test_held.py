@@ -66,6 +66,7 @@ def test_who_waits_for_a_run_is_told_that_ranks_are_held_and_their_time_counts_f
     assert all("it was held for" in one.because for one in account.stragglers if one.rank == 1)
 
 
+@pytest.mark.full
 def test_a_hold_ends_with_its_run_and_one_that_is_kept_does_not(world):
     holding = world.hold("lines.py:value_of()", ranks=0, when="step == 1", keep=True)
     world.hold("lines.py:value_of()", ranks=0, when="step == 2")
@@ -91,6 +92,7 @@ def test_a_step_over_a_collective_in_which_others_do_not_come_is_a_hang(world):
     world.release()
 
 
+@pytest.mark.full
 def test_a_worker_of_a_loader_passes_a_hold_and_that_is_said(world):
     world.hold(f"held.py:{at('read')}", ranks=0)
     run = world.run(SCRIPT, "loader").wait(60)

@@ -27,6 +27,7 @@ def grouped(world):
     return world
 
 
+@pytest.mark.full
 def test_a_function_and_a_cell_find_the_group_of_a_function(grouped):
     assert ok(grouped.run(live.uses, stream=None)).results == [4.0] * 4
     cell = "import torch, torch.distributed as dist\ntotal = torch.ones(1)\ndist.all_reduce(total)\ntotal.item()"
@@ -58,6 +59,7 @@ def test_a_module_keeps_its_variables(grouped):
     assert ok(grouped.run(live.trains, stream=None)).results == [2] * 4
 
 
+@pytest.mark.full
 def test_an_own_group_replaces_it_and_wrapped_models_use_that(grouped):
     ok(grouped.run(live.makes, stream=None))
     ok(grouped.run(live.begins, stream=None))
@@ -71,6 +73,7 @@ def test_two_groups_in_one_function_are_an_error_as_ever(grouped):
     assert run.outcome == "crash" and "default process group twice" in run.log(0)
 
 
+@pytest.mark.full
 def test_sequence_numbers_faults_and_holds_continue(grouped):
     before = ok(grouped.run(live.uses, stream=None)).recording.ranks[0].calls[-1].seq
     ok(grouped.run(live.uses, stream=None))
@@ -100,6 +103,7 @@ def test_the_fence_is_that_of_the_run(grouped):
     grouped.release()
 
 
+@pytest.mark.full
 def test_an_exception_leaves_the_group(grouped):
     assert grouped.run(live.raises, stream=None).wait(60).outcome == "crash"
     assert ok(grouped.run(live.uses, stream=None)).results == [4.0] * 4
@@ -119,6 +123,7 @@ def test_after_a_release_it_is_said_what_helps(grouped):
     assert ok(grouped.run(live.trains, stream=None)).results == [1] * 4
 
 
+@pytest.mark.full
 def test_after_a_release_functions_and_their_models_have_a_group_again(grouped):
     ok(grouped.run(live.makes, stream=None))
     assert grouped.run(live.skips, stream=None).wait(60).outcome == "hang"
@@ -137,6 +142,7 @@ def test_after_a_release_a_function_may_begin_again(grouped):
     assert grouped.pids() == pids
 
 
+@pytest.mark.full
 def test_after_a_call_that_was_left_in_flight_it_is_said_what_helps(world, victims):
     ok(world.run(victims / "alone.py", stream=None))  # the World has no group of its own from then on
     ok(world.run(live.begins, stream=None))
@@ -155,6 +161,7 @@ def test_a_script_shares_nothing(grouped, tmp_path):
 BEGINS = "dist.init_process_group('gloo')\n"
 
 
+@pytest.mark.full
 def test_a_rank_that_was_replaced_has_the_group_of_the_others(grouped):
     grouped.restart(2)
     assert ok(grouped.run(live.uses, stream=None)).results == [4.0] * 4

@@ -47,6 +47,7 @@ def test_what_ranks_print_is_not_kept_in_memory(world, tmp_path):
     assert not [name for name in kept if re.match(rf"run{run.number}\b", name)]
 
 
+@pytest.mark.full
 def test_a_run_that_nobody_keeps_leaves_nothing(world, tmp_path):
     """Each left its files, its strings in every box, open files in the launcher, and a task in the hub. The World keeps the last."""
 

@@ -560,6 +560,7 @@ def test_a_fault_that_is_healed_does_not_strike(desk):
     desk.is_at("last run: OK")
 
 
+@pytest.mark.full
 def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     before = desk.world.pids()
     desk.does("run", script=PACED, arguments="5 1 2")

@@ -28,6 +28,7 @@ for step in range(3):
 """
 
 
+@pytest.mark.full
 def test_paths_of_a_hang(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train_of_paths.py"

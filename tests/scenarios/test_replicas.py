@@ -178,6 +178,7 @@ def test_a_failing_hook_detaches_itself_and_says_so_once(world):
 # -- on demand
 
 
+@pytest.mark.full
 def test_compare_while_they_hang(world):
     run = world.run(SCRIPT, "hangs", stream=None).wait(60)
     assert run.outcome == "hang"
@@ -234,6 +235,7 @@ train(20)
 EDITS = "with torch.no_grad():\n    net[0].weight[0, 0] += 0.5\n"
 
 
+@pytest.mark.full
 def test_a_weight_that_one_rank_edits_between_two_cells_that_train(world):
     """The card said that the parameters were never the same, and advised to use DistributedDataParallel."""
 

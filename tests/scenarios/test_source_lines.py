@@ -36,6 +36,7 @@ def is_bad(rank, step):
 """
 
 
+@pytest.mark.full
 def test_ranks_that_part_in_a_helper(world, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "checks_of_lines.py").write_text(HELPER)

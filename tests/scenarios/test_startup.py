@@ -87,6 +87,7 @@ def test_a_start_up_that_is_released(world):
     assert world.rebuild().state.stopped_at == "first all-reduce"
 
 
+@pytest.mark.full
 def test_a_rank_that_is_replaced_gets_the_group(world):
     world.rebuild()
     before = world.pids()
@@ -109,6 +110,7 @@ def test_a_rank_that_is_replaced_while_the_others_wait_joins_them(world):
     assert startup.run("first all-reduce").facts("first all-reduce")[2]["sum"] == 10.0, str(startup)
 
 
+@pytest.mark.full
 def test_a_rank_that_is_stopped_in_a_step_is_said_to_be_and_replaced(world):
     startup = world.init().run("device")
     before = world.pids()
@@ -123,6 +125,7 @@ def test_a_rank_that_is_stopped_in_a_step_is_said_to_be_and_replaced(world):
     assert startup.run("first barrier").state.stopped_at == "first all-reduce", str(startup)
 
 
+@pytest.mark.full
 def test_a_rank_that_is_stopped_in_a_rebuild_is_named_with_what_helps(world):
     world.inject("freeze", ranks=2, op="barrier")
     with pytest.raises(WorldError, match=r"rank 2: is stopped(.|\n)*world.restart\(2\), then world.rebuild\(\)"):

@@ -46,6 +46,7 @@ def script(tmp_path):
     return str(path)
 
 
+@pytest.mark.full
 def test_a_tensor_of_ranks_that_hang(world, script):
     run = world.run(script, stream=None).wait(60)
     assert run.outcome == "hang"

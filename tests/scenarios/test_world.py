@@ -84,6 +84,7 @@ def test_logs_of_an_earlier_run_are_kept(world, tmp_path):
     assert (tmp_path / "logs" / "rank3.log.1").read_text() == "first\n"
 
 
+@pytest.mark.full
 def test_a_hundred_megabytes(world, tmp_path):
     """25 MB per rank: kept whole, while nobody reads it."""
     script = write(tmp_path / "flood.py", "for i in range(250_000): print('%099d' % i)\n")
@@ -128,6 +129,7 @@ def test_unseeded_random_numbers_are_fresh(world, tmp_path):
     assert len(seen) == 8
 
 
+@pytest.mark.full
 def test_the_ending_of_a_script_that_has_used_up_all_file_descriptors(world, tmp_path):
     script = """
         import os, resource, sys
@@ -189,6 +191,7 @@ def test_ranks_that_died_are_replaced(world, tmp_path, victims):
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("times", [2, pytest.param(6, marks=pytest.mark.full)])
 def test_a_rank_that_refuses_a_run_is_not_in_it(world, victims, times):
     world.execute("import ddpnb.recorder.rank as it\nit.start().arm = None", ranks=1, stream=None).wait(30)
@@ -236,6 +239,7 @@ def leaves_a_call_to_itself():
     dist.destroy_process_group()
 
 
+@pytest.mark.full
 def test_a_call_that_failed_while_nobody_waited_is_not_one_that_completed(world):
     """Torch calls both completed; DDP waits in C++, so what it waits for may fail so."""
     run = world.run(leaves_a_call_to_itself, stream=None).wait(30)
@@ -310,6 +314,7 @@ def test_a_port_in_use():
             ddpnb.launch(2, port=taken.getsockname()[1], quiet=True)
 
 
+@pytest.mark.full
 def test_closed_and_dead_worlds(victims, forks):
     world = ddpnb.launch(1, quiet=True, fork=forks)
     pids = world.pids()

@@ -181,6 +181,7 @@ def quick(tmp_path_factory):
     return dict(zip(QUICK, outcomes(*paths), strict=True))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", QUICK)
 def test_a_small_file_is_read_or_refused(quick, name):
     assert re.match(QUICK[name][2], quick[name], re.DOTALL)

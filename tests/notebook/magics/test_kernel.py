@@ -150,6 +150,7 @@ def test_equal_output_is_folded_and_different_output_is_not(notebook):
     assert "<Run" in notebook.ok("_ddp").text
 
 
+@pytest.mark.full
 def test_a_function_of_the_notebook_sees_what_cells_have_made_and_leaves_its_own(notebook):
     notebook.ok("%%ddp\nmodel = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))\ncount = 10")
     notebook.ok("import torch, torch.distributed as dist\nrate = 0.5")
@@ -163,6 +164,7 @@ def test_a_function_of_the_notebook_sees_what_cells_have_made_and_leaves_its_own
     assert notebook.ok("%%ddp\ncount, rate").text.strip() == "ranks 0, 1 and 2:\n(12, 0.5)"
 
 
+@pytest.mark.full
 def test_a_cell_displays_as_in_a_notebook(notebook):
     shown = notebook.ok(
         "%%ddp\nimport matplotlib.pyplot as plt\nfrom IPython.display import HTML, Markdown\nprint('a')\n"
@@ -366,6 +368,7 @@ def test_what_stands_behind_a_magic_is_completed(kernel):
         assert word in kernel.client.complete(line, reply=True, timeout=30)["content"]["matches"]
 
 
+@pytest.mark.full
 def test_variables_of_the_ranks_are_completed_where_one_is_stopped(notebook, kernel):
     notebook.ok("%%ddp\nimport argparse\nonly_on_ranks = argparse.Namespace(learning_rate=1)")
 

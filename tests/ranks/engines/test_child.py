@@ -31,6 +31,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.full
 def test_files_in_the_working_directory_are_not_imported(tmp_path, monkeypatch):
     """A script finds the modules beside it, in processes that it starts too; a cell those of the working directory."""
     for name in PLANTED:

@@ -177,6 +177,7 @@ def test_how_a_rank_ended_is_known_and_one_can_be_replaced(forked, monkeypatch, 
     assert found["rank"] == ("1", "1", "2") and found["parent"] == forks(forked)
 
 
+@pytest.mark.full
 def test_the_process_that_forks_dies(forked):
     """Its ranks die with it; they are replaced from a new one."""
     processes, before = forked._ranks.processes, forks(forked)

@@ -172,6 +172,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.full
 def test_of_several_starts_the_last_that_did_not_end_well_is_read(tmp_path):
     (tmp_path / "train.py").write_text(_TWICE)
     done = commands.ddpnb("run", "--record", "--", sys.executable, "train.py", cwd=tmp_path, input="typed")

@@ -160,7 +160,9 @@ def both(forked):
     return both
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.full] * (name == "compiled")) for name in PROGRAMS]
+)
 def test_both_doors_record_the_same(both, name):
     (hooks, on_hooks, _), (kernels, on_kernels, _) = both(PROGRAMS[name])
     assert on_hooks and not on_kernels

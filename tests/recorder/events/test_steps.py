@@ -126,6 +126,7 @@ def test_a_backward_pass_inside_another_is_no_mark_of_its_own(box, steps):
     assert [mark.kind for mark in marks(box)] == ["backward"]
 
 
+@pytest.mark.full
 def test_the_compiler_does_not_look_into_the_hooks(box, steps):
     import torch._dynamo
 

@@ -71,7 +71,7 @@ def test_torch_is_imported_as_without_ddpnb(tmp_path):
     assert python(tmp_path, "-c", code).stdout == plain.stdout
 
 
-@pytest.mark.parametrize("before", ["", "import torch; "])
+@pytest.mark.parametrize("before", ["", pytest.param("import torch; ", marks=pytest.mark.full)])
 def test_a_script_imports_the_ddpnb_that_records_it(before, tmp_path):
     """Its environment may have another version, or none. That the job's folder is gone is no reason to fail."""
     other = tmp_path / "other" / "ddpnb"
@@ -94,7 +94,7 @@ def test_the_child_of_a_rank_is_no_rank(tmp_path):
 
 @pytest.mark.parametrize(
     "form",
-    ["init_method", "by name", *(pytest.param(one, marks=pytest.mark.full) for one in ("arguments", "device mesh"))],
+    ["by name", *(pytest.param(one, marks=pytest.mark.full) for one in ("init_method", "arguments", "device mesh"))],
 )
 def test_a_process_becomes_a_rank_when_it_makes_a_group(form, tmp_path):
     """Neither its name nor its environment tells before that it is one."""

@@ -82,6 +82,7 @@ def test_a_reader_needs_no_torch():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
     code = ABSENT.format(forbidden=[*NOTEBOOK, "numpy", "xxhash"], modules=RANK) + TRAINED
     done = subprocess.run(

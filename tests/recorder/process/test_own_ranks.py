@@ -57,6 +57,7 @@ def seen(tmp_path, monkeypatch):
     hooks.remove()
 
 
+@pytest.mark.full
 def test_spawn(seen, capsys):
     mp.spawn(train, args=(2.0,), nprocs=2)
     (event,) = seen()

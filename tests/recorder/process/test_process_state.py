@@ -113,6 +113,7 @@ threading.Timer(0.5, ended.set).start()
 """
 
 
+@pytest.mark.full
 def test_threads_and_atexit_callbacks_find_the_builtins_of_their_script(tmp_path, forked):
     """As torchvision's ``setup_for_distributed`` replaces ``print``; the next script has Python's again."""
     first, second = run_scripts(forked, tmp_path, first=PATCHES, second="print('as ever')\n")
@@ -141,6 +142,7 @@ print("as ever")
 """
 
 
+@pytest.mark.full
 def test_timers_and_signal_handlers_end_with_their_script(tmp_path, forked):
     """An alarm went off in the next script, or killed the idle engine."""
     assert run_scripts(forked, tmp_path, first=SETS_SIGNALS, second=LATER) == ["", "as ever\n"]

@@ -40,6 +40,7 @@ multiprocessing.set_start_method("spawn")  # as the next script does
 """
 
 
+@pytest.mark.full
 def test_all_are_put_back(forked):
     done = forked.run(PROGRAM, "\n".join(CHANGES))
     assert done.returncode == 0, done.stderr
