@@ -15,7 +15,7 @@ from typing import Literal
 
 from ddpnb.recording.source.branches import FUNCTIONS
 from ddpnb.recording.source.expressions import dotted, last_name
-from ddpnb.recording.source.modules import Project, Scope
+from ddpnb.recording.source.works import Names
 
 # "returned": it leaves the function. "unclear": its receiver may wait for it. "rebound": the name has another value now.
 What = Literal["read", "changed", "returned", "unclear", "rebound"]
@@ -56,16 +56,11 @@ class Touch:
 
 
 class Touches:
-    """The uses of tensors within one module."""
+    """The uses of tensors within one function."""
 
-    def __init__(self, project: Project, scope: Scope, *, deep: bool = True) -> None:
-        self._deep = deep  # also look into called functions, one level deep
-        self._project = project
-        self._scope = scope
-        self._parents: dict[int, ast.AST] = {}
-        for node in ast.walk(scope.node):
-            for child in ast.iter_child_nodes(node):
-                self._parents[id(child)] = node
+    def __init__(self, names: Names, function: ast.AST, *, deep: bool = True) -> None:
+        self._names, self._deep = names, deep  # also look into called functions, one level deep
+        self._parents = {id(child): node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
 
     def of(self, node: ast.AST, name: str) -> list[Touch]:
         """What ``node`` does with the tensor ``name`` (``x`` or ``self.x``), in the order of the evaluation."""
@@ -140,30 +135,26 @@ class Touches:
         if isinstance(here, ast.keyword) and here.arg == "out":
             return "changed"
         func, last = call.func, last_name(call.func)
-        ref = self._project.resolve(self._scope, func)
-        if ref is not None and not ref.path:
-            return _outside(ref.name.removesuffix("()"), last)
-        if ref is not None and ref.instance:
-            return "read"  # an object that is called: a model
-        if ref is not None:
-            called = self._project.function(ref)
-            return self._in_function(here, call, called) if called is not None else None
+        if name := self._names.outside(func):
+            return _outside(name, last)
+        if last in self._names.functions:
+            return self._in_function(here, call) if self._deep else None
         if isinstance(func, ast.Name) and hasattr(builtins, last):
             return "read" if last in _READING_BUILTINS else None
-        own = isinstance(func, ast.Name) or (isinstance(func.value, ast.Name) and func.value.id == "self") \
-            if isinstance(func, (ast.Name, ast.Attribute)) else False  # fmt: skip
-        if own:  # model(x), self.head(x)
-            return None if last[:1].isupper() or _KEEPERS.search(last.lower()) else "read"
+        if isinstance(func, ast.Name) or (isinstance(func, ast.Attribute) and dotted(func.value) == "self"):
+            kept = last[:1].isupper() or _KEEPERS.search(last.lower())
+            return None if kept else "read"  # model(x), self.head(x)
         return "read" if last in _TENSOR_OPERANDS else None
 
-    def _in_function(self, here: ast.AST, call: ast.Call, called: Scope) -> What | None:
-        """A function of this file: what it does with its parameter first."""
-        argument = here.value if isinstance(here, ast.keyword) else here
-        name = next((name for name, given in called.passed(call) if given is argument), None)
-        if not self._deep or name is None or called is self._scope:
+    def _in_function(self, here: ast.AST, call: ast.Call) -> What | None:
+        """A function or method of this file: what it does with its parameter first."""
+        function = self._names.functions[last_name(call.func)]
+        given = self._names.passed(function, call).items()
+        name = next((name for name, value in given if value in (here, getattr(here, "value", None))), None)
+        if name is None:
             return None
-        inner = Touches(self._project, called, deep=False)
-        first = next((touch for statement in called.node.body for touch in inner.of(statement, name)), None)
+        inner = Touches(self._names, function, deep=False)
+        first = next((touch for statement in function.body for touch in inner.of(statement, name)), None)
         return first.what if first is not None and first.what in ("read", "changed") else None
 
 

@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from ddpnb.recording.source.branches import FUNCTIONS
-from ddpnb.recording.source.modules import Project, Scope
-from ddpnb.recording.source.operations import Operations
+from ddpnb.recording.source.branches import FUNCTIONS, tree
 from ddpnb.recording.source.touches import Touches
-from ddpnb.recording.source.works import ALWAYS_ASYNC, Kind, Work, Works, appended_to, header, inner_blocks, waits
+from ddpnb.recording.source.works import (
+    ALWAYS_ASYNC,
+    Kind,
+    Names,
+    Work,
+    Works,
+    appended_to,
+    header,
+    inner_blocks,
+    waits,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +76,15 @@ _Outcome = _Use | Literal["trusted", "over", "on"]
 
 @lru_cache(maxsize=16)
 def _found(source: str) -> tuple[Unwaited, ...]:
-    project = Project({"<source>": source}, ["<source>"])
-    operations = Operations(project)
+    parsed = tree(source)
     unwaited: list[Unwaited] = []
-    for scope in project.scopes():
-        try:
-            unwaited += _Function(project, operations, scope).unwaited()
-        except RecursionError:
-            continue
+    if parsed is None:
+        return ()
+    names = Names(parsed)
+    for node in ast.walk(parsed):
+        if isinstance(node, (ast.Module, *FUNCTIONS)):
+            with suppress(RecursionError):
+                unwaited += _Function(names, node).unwaited()
     return tuple(sorted(unwaited, key=lambda work: (work.line, work.use_line or 0)))
 
 
@@ -84,16 +94,16 @@ def unwaited(source: str) -> list[Unwaited]:
 
 
 class _Function:
-    def __init__(self, project: Project, operations: Operations, scope: Scope) -> None:
-        self._scope = scope
-        self._works = Works(project, operations, scope)
-        self._touches = Touches(project, scope)
+    def __init__(self, names: Names, function: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._function = function
+        self._works = Works(names, function)
+        self._touches = Touches(names, function)
 
     def unwaited(self) -> Iterator[Unwaited]:
-        for work, path in self._works.of(self._scope.node.body, []):
+        for work, path in self._works.of(self._function.body, []):
             use = self._follow_up(work, path)
             lost = not work.handle or not self._handle_is_read(work.handle)
-            name = self._scope.name.rpartition(".")[2] or "<module>"
+            name = getattr(self._function, "name", "<module>")
             if isinstance(use, _Use):
                 kind: Kind = work.kind if not work.handle else "never-waited" if lost else "used-before-wait"
                 yield Unwaited(work.call.lineno, use.line, use.tensor, work.op, kind, use.changed, name)
@@ -103,7 +113,7 @@ class _Function:
 
     def _handle_is_read(self, name: str) -> bool:
         """Whether the work is used at all, in this function or one inside or around it."""
-        node = self._scope.node
+        node = self._function
         if any(isinstance(part, (ast.Global, ast.Nonlocal)) and name in part.names for part in ast.walk(node)):
             return True
         return any(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from ddpnb.recording.source.branches import FUNCTIONS
 from ddpnb.recording.source.expressions import dotted, keyword, last_name, shown
-from ddpnb.recording.source.modules import Project, Scope
-from ddpnb.recording.source.operations import Operations
 
 Kind = Literal["used-before-wait", "never-waited", "thrown-away"]
 
@@ -47,20 +45,49 @@ class Work:
     fills: set[str]
     reads: set[str]
     kind: Kind
-    names: tuple[str, ...] = field(default=())
+    names: tuple[str, ...] = ()
 
     @property
     def tensors(self) -> set[str]:
         return self.fills | self.reads
 
 
+class Names:
+    """What the names of a file stand for outside of it, and its functions."""
+
+    def __init__(self, parsed: ast.Module) -> None:
+        self._meant = {"dist": "torch.distributed"}  # the usual name, where the file does not bind it
+        self.functions = {node.name: node for node in ast.walk(parsed) if isinstance(node, FUNCTIONS)}
+        for node in ast.walk(parsed):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self._meant[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                self._meant |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
+                meant = self.outside(node.value)  # dist = torch.distributed
+                self._meant |= {name.id: meant for name in node.targets if isinstance(name, ast.Name) and meant}
+
+    def outside(self, expr: ast.expr) -> str:
+        """The dotted name of something that is imported; empty for everything else."""
+        head, dot, rest = (dotted(expr) or "").partition(".")
+        meant = self._meant.get(head, "")
+        return f"{meant}{dot}{rest}" if meant else ""
+
+    def passed(self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> dict[str | None, ast.expr]:
+        """The parameters of a function that a call of it passes, each with its argument."""
+        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        names = names[1:] if names[:1] == ["self"] else names
+        return dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords}
+
+
 class Works:
     """Finds the works of a function in its syntax tree."""
 
-    def __init__(self, project: Project, operations: Operations, scope: Scope) -> None:
-        self._project = project
-        self._operations = operations
-        self._scope = scope
+    def __init__(self, names: Names, function: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._names, self._function = names, function
 
     def of(
         self, statements: list[ast.stmt], above: list[tuple[list[ast.stmt], int]]
@@ -82,12 +109,15 @@ class Works:
         handle = ""
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
-            value = statement.value
-            if isinstance(value, ast.Call) and not self.is_asynchronous(value):
-                return self._from_function(value, target)
+            if (
+                isinstance(statement.value, ast.Call)
+                and not self._is_asynchronous(statement.value)
+                and last_name(statement.value.func) in self._names.functions
+            ):
+                return self._from_function(statement.value, target)
             if not isinstance(target, ast.Name):
                 return None  # kept in an attribute, or unpacked
-            handle = target.id if target.id != "_" else ""
+            handle, value = target.id if target.id != "_" else "", statement.value
         elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             handle, value = statement.target.id, statement.value
         elif isinstance(statement, ast.Expr):
@@ -97,53 +127,58 @@ class Works:
                 handle, value = kept_in, value.args[0]
         else:
             return None
-        if not isinstance(value, ast.Call) or not self.is_asynchronous(value):
+        if not isinstance(value, ast.Call) or not self._is_asynchronous(value):
             return None
-        op, fills, reads = self.tensors_of(value)
+        op, fills, reads = self._tensors_of(value)
         kind: Kind = "never-waited" if handle else "thrown-away"
         shown_names = tuple(shown(part) for part in value.args[:1])
         return Work(value, op, handle, fills, reads - fills, kind, shown_names)
 
     def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
-        """``parts, work = gather(x)``: a function of the project has begun the call."""
-        called = self._project.function(self._project.resolve(self._scope, call.func))
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        if called is None or called.owner or not all(isinstance(part, ast.Name) for part in names):
+        """``parts, work = gather(x)``: a function of this file, without branches, that returns what it has begun."""
+        function = self._names.functions[last_name(call.func)]
+        outside = target.elts if isinstance(target, ast.Tuple) else [target]
+        last = function.body[-1]
+        returned = last.value if isinstance(last, ast.Return) else None
+        inside = returned.elts if isinstance(returned, ast.Tuple) else [returned]
+        plain = isinstance(call.func, ast.Name) and not any(inner_blocks(statement) for statement in function.body)
+        if not plain or len(inside) != len(outside) or not all(isinstance(one, ast.Name) for one in outside):
             return None
-        works = Works(self._project, self._operations, called)
-        inner = _returned_work(called, works.is_asynchronous)
-        if inner is None or (inner.place is None) == isinstance(target, ast.Tuple):
+        begun = {
+            name: node
+            for statement in function.body
+            for name, node in _values(statement)
+            if self._is_asynchronous(node)
+        }
+        places = [n for n, one in enumerate(inside) if one in begun.values() or (one and dotted(one) in begun)]
+        if len(begun) != 1 or len(places) != 1:
             return None
-        targets = [part.id for part in names if isinstance(part, ast.Name)]
-        if len(targets) != len(inner.returned):
-            return None
-        handle = targets[inner.place or 0]
-        op, *inside = works.tensors_of(inner.call)
-        fills, reads = (_outside(inner, called, call, targets, names) for names in inside)
-        names_shown = tuple(shown(part) for part in call.args[:1])
-        return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names_shown)
+        op, *tensors = self._tensors_of(next(iter(begun.values())))
+        meant = {name: dotted(value) for name, value in self._names.passed(function, call).items()}
+        meant |= {dotted(one): dotted(other) for one, other in zip(inside, outside, strict=True) if one is not None}
+        fills, reads = ({name for one in part if (name := meant.get(one))} for part in tensors)
+        handle = dotted(outside[places[0]]) or ""
+        names = tuple(shown(part) for part in call.args[:1])
+        return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names)
 
-    def tensors_of(self, call: ast.Call) -> tuple[str, set[str], set[str]]:
+    def _tensors_of(self, call: ast.Call) -> tuple[str, set[str], set[str]]:
         """The operation, and the variables that it fills and reads."""
-        op = self._operations.operation(self._scope, call) or ""
+        op = self._names.outside(call.func).rpartition(".")[2]
         fills, reads = _ARGUMENTS.get(op, (None, None))
         return op, _tensors(call, fills), _tensors(call, reads)
 
     def _is_bound_here(self, name: str) -> bool:
         """Whether a list is local to this function, so that no other code can wait for its entries."""
-        node = self._scope.node
-        return not isinstance(node, ast.Module) and any(
+        return not isinstance(self._function, ast.Module) and any(
             isinstance(part, ast.Assign)
             and isinstance(part.value, (ast.List, ast.Call))
             and any(isinstance(target, ast.Name) and target.id == name for target in part.targets)
-            for part in ast.walk(node)
+            for part in ast.walk(self._function)
         )
 
-    def is_asynchronous(self, call: ast.Call) -> bool:
-        ref = self._project.resolve(self._scope, call.func)
-        name = ref.name if ref is not None and not ref.path else (dotted(call.func) or "") if not ref else ""
-        path, _, last = name.rpartition(".")
-        if path not in ("torch.distributed", "torch.distributed.distributed_c10d", "dist"):
+    def _is_asynchronous(self, call: ast.Call) -> bool:
+        path, _, last = self._names.outside(call.func).rpartition(".")
+        if path not in ("torch.distributed", "torch.distributed.distributed_c10d"):
             return False
         if last in ALWAYS_ASYNC:
             return True
@@ -151,6 +186,14 @@ class Works:
             argument.arg == "async_op" and isinstance(argument.value, ast.Constant) and argument.value.value is True
             for argument in call.keywords
         )
+
+
+def _values(statement: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of a statement, each with the name that it is assigned to, or a name of its own."""
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            kept = statement.targets[0] if isinstance(statement, ast.Assign) and statement.value is node else None
+            yield (dotted(kept) or "" if kept is not None else f"line {id(node)}"), node
 
 
 def appended_to(statement: ast.stmt) -> str:
@@ -199,58 +242,3 @@ def waits(node: ast.AST, *, only_header: bool = False) -> bool:
     return any(
         isinstance(inner, ast.Call) and last_name(inner.func) in _WAITING for part in parts for inner in ast.walk(part)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _Returned:
-    """The call, the work's index in the returned tuple (None: only the work is returned), and the returned names."""
-
-    call: ast.Call
-    place: int | None
-    returned: tuple[str | None, ...]
-
-
-def _returned_work(scope: Scope, is_asynchronous: Callable[[ast.Call], bool]) -> _Returned | None:
-    """What a function without branches returns, if it starts exactly one asynchronous call."""
-    node = scope.node
-    body = node.body if not isinstance(node, ast.Module) else []
-    last = body[-1] if body else None
-    if (
-        not isinstance(last, ast.Return)
-        or last.value is None
-        or any(isinstance(statement, _COMPOUND) for statement in body)
-    ):
-        return None
-    nodes = [node for statement in body for node in ast.walk(statement)]
-    begun = [call for call in nodes if isinstance(call, ast.Call) and is_asynchronous(call)]
-    if len(begun) != 1:
-        return None
-    names = {
-        target.id
-        for statement in body
-        if isinstance(statement, ast.Assign) and statement.value is begun[0]
-        for target in statement.targets
-        if isinstance(target, ast.Name)
-    }
-    parts = last.value.elts if isinstance(last.value, ast.Tuple) else [last.value]
-    places = [
-        n for n, part in enumerate(parts) if part is begun[0] or (isinstance(part, ast.Name) and part.id in names)
-    ]
-    if len(places) != 1:
-        return None
-    alone = not isinstance(last.value, ast.Tuple)
-    return _Returned(begun[0], None if alone else places[0], tuple(dotted(part) for part in parts))
-
-
-_COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
-
-
-def _outside(inner: _Returned, scope: Scope, call: ast.Call, targets: list[str], names: set[str]) -> set[str]:
-    """The caller's names of the variables ``names`` of a function: targets of the call and arguments."""
-    names_outside = {
-        target
-        for place, target in enumerate(targets)
-        if place < len(inner.returned) and place != inner.place and inner.returned[place] in names
-    }
-    given = scope.passed(call)
-    return names_outside | {name for parameter, value in given if parameter in names and (name := dotted(value))}

@@ -1,269 +1,210 @@
-"""Which values of the source are made from the rank, and how.
-
-A name is followed to what is assigned or passed to it, wherever that is in the project.
-"""
+"""Which expressions of the source read the rank, by names and by what these are assigned or passed."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpnb.recording.source import vocabulary as words
-from ddpnb.recording.source.branches import FUNCTIONS
 from ddpnb.recording.source.expressions import all_arguments, dotted, last_name, shown, variable_behind
-from ddpnb.recording.source.modules import Scope
-from ddpnb.recording.source.operations import Operations
+from ddpnb.studies.scan import vocabulary as words
+from ddpnb.studies.scan.modules import Scope
+from ddpnb.studies.scan.operations import Operations
 
-# Calls and methods whose result is made from the rank if their arguments or objects do.
+# Calls whose result reads the rank if their arguments do.
 _THROUGH = frozenset({
-    "int", "bool", "float", "str", "abs", "min", "max", "any", "all", "sum", "round", "tuple", "list", "set", "sorted",
-    "range", "len", "enumerate", "zip", "tensor", "as_tensor", "isnan", "isfinite", "isinf", "full", "ceil", "floor",
-    "item", "mean", "strip", "lower", "upper", "startswith", "endswith", "long", "cpu", "cuda", "to", "clone", "detach",
-    "tolist", "total_seconds", "DataLoader",
+    "int", "bool", "float", "str", "min", "max", "any", "all", "range", "len", "enumerate", "list", "sorted", "tensor",
+    "DataLoader", "item", "strip", "lower", "startswith", "isnan", "isfinite",
 })  # fmt: skip
-# Collectives whose result is the same everywhere, in this argument afterwards.
-_AGREEING = frozenset({
-    "all_reduce", "all_gather", "all_gather_into_tensor", "_all_gather_base", "all_gather_object", "broadcast",
-    "broadcast_object_list", "all_reduce_coalesced",
-})  # fmt: skip
+# Collectives after which this argument is the same on all ranks.
+_AGREEING = frozenset({"all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list"})
 _EVERYWHERE = {
     ast.Eq: -1,
     ast.NotEq: -1,
     ast.Gt: -1,
     ast.GtE: 0,
     ast.Lt: 0,
-}  # rank == -1, rank >= 0: alike on all ranks
+}  # rank == -1, rank >= 0: on all ranks alike
+_SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _DEEPEST = 15  # names made of names
+_UNKNOWN = ast.Call(ast.Name("?"), [], [])  # of a tuple that a call returns
+
+Place = tuple[str, str, str]  # a file, a function or class in it, and a name
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """How a value is made from the rank. ``plain``: the words need no further explanation."""
+    """How an expression reads the rank. ``plain``: the words need no further explanation."""
 
     words: str
     plain: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Binding:
-    """What a name is bound to: under which tests, and for which lines if only for some (a loop's variable)."""
-
-    scope: Scope
-    value: ast.expr | None
-    line: int
-    tests: tuple[ast.expr, ...] = ()
-    lines: range | None = None
-    passed: bool = False  # it is the argument of a call
-    part: bool = False  # of a tuple
-
-    @property
-    def constant(self) -> bool:
-        return isinstance(self.value, ast.Constant)
-
-
 class Ranks:
-    """The values of a project's names, as far as they are made from the rank."""
+    """The names of a project that are made from the rank."""
 
     def __init__(self, operations: Operations) -> None:
-        self._operations = operations
-        self._project = operations.project
-        # By the key of a scope and a name; attributes by the name alone.
-        self._bound: dict[tuple[tuple[str, str] | None, str], list[_Binding]] = {}
-        self._returned: dict[tuple[str, str], list[_Binding]] = {}
-        self._agreed: dict[tuple[tuple[str, str], str], list[int]] = {}
-        self._known: dict[tuple[tuple[str, str] | None, str], Reads | None] = {}
+        self._operations, self._project = operations, operations.project
+        self._bound: dict[Place, list[tuple[Scope, ast.expr | None]]] = {}  # None: any rank, as in a loop over all
+        self._returned: dict[tuple[str, str], list[ast.expr]] = {}
+        self._agreed: dict[Place, int] = {}  # after which line
+        self._spawned: set[Place] = set()  # parameters that a launcher fills with the rank
+        self._known: dict[Place, Reads | None] = {}
         self._depth = 0
-        for scope in operations.project.scopes():
-            self._collect(scope, scope.node.body, ())
+        for scope in self._project.scopes():
+            for node in scope.nodes():
+                self._collect(scope, node)
 
-    # -- what names are bound to
+    def _collect(self, scope: Scope, node: ast.AST) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._bind(scope, target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+                self._bind(scope, target, value)
+            case ast.For(target=target) | ast.AsyncFor(target=target):
+                self._bind(scope, target, None)
+            case ast.Return(value=ast.expr() as value):
+                self._returned.setdefault(scope.key, []).append(value)
+            case ast.Call():
+                self._call(scope, node)
+            case _:
+                pass
 
-    def _collect(self, scope: Scope, nodes: Iterable[ast.AST], tests: tuple[ast.expr, ...]) -> None:
-        for node in nodes:
-            if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
-                continue
-            if isinstance(node, ast.If):
-                self._collect(scope, [node.test], tests)
-                self._collect(scope, [*node.body, *node.orelse], (*tests, node.test))
-                continue
-            value = getattr(node, "value", None)
-            if isinstance(node, ast.Assign):
-                for target in node.targets:
-                    self._bind(scope, target, _Binding(scope, node.value, node.lineno, tests))
-            elif isinstance(node, (ast.AnnAssign, ast.AugAssign, ast.NamedExpr)) and value is not None:
-                self._bind(scope, node.target, _Binding(scope, value, node.lineno, tests))
-            elif isinstance(node, (ast.For, ast.AsyncFor)):
-                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
-                self._bind(scope, node.target, _Binding(scope, None, node.lineno, lines=lines))
-            elif isinstance(node, ast.Return) and value is not None:
-                self._returned.setdefault(scope.key, []).append(_Binding(scope, value, node.lineno, tests))
-            elif isinstance(node, ast.Call):
-                self._pass(scope, node)
-            self._collect(scope, ast.iter_child_nodes(node), tests)
-
-    def _bind(self, scope: Scope, target: ast.expr, bound: _Binding) -> None:
+    def _bind(self, scope: Scope, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
-            parts = bound.value.elts if isinstance(bound.value, (ast.Tuple, ast.List)) else []
+            parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             alike = len(parts) == len(target.elts)
             for index, element in enumerate(target.elts):
-                value = parts[index] if alike else bound.value
-                whole = _Binding(scope, value, bound.line, bound.tests, bound.lines, part=not alike)
-                self._bind(scope, element, whole)
-        elif (name := dotted(target)) is not None:
-            self._bound.setdefault((scope.key, name), []).append(bound)
-            if isinstance(target, ast.Attribute):
-                self._bound.setdefault((None, target.attr), []).append(bound)
+                self._bind(scope, element, parts[index] if alike else value and _UNKNOWN)
+        elif (place := _place(scope, target)) is not None:
+            self._bound.setdefault(place, []).append((scope, value))
 
-    def _pass(self, scope: Scope, call: ast.Call) -> None:
-        op = self._operations.operation(scope, call)
-        if op in _AGREEING and (given := all_arguments(call)):
-            name = dotted(variable_behind(given[0])) or ""
-            self._agreed.setdefault((scope.key, name), []).append(call.end_lineno or call.lineno)
-        for called, handed_on in self._operations.called(scope, call) if op is None else ():
-            passed = called.passed(call) if not handed_on else [(p.arg, call) for p in called.parameters[:1]]
-            for name, argument in passed:
-                bound = _Binding(scope, argument, call.lineno, passed=True)
-                self._bound.setdefault((called.key, name), []).append(bound)
+    def _call(self, scope: Scope, call: ast.Call) -> None:
+        given = all_arguments(call)
+        if (op := self._operations.operation(scope, call)) is not None:
+            place = _place(scope, variable_behind(given[0])) if given and op in _AGREEING else None
+            if place is not None:
+                self._agreed.setdefault(place, call.end_lineno or call.lineno)
+            return
+        spawns = self.outside(scope, call.func) in _SPAWNING
+        for function, handed_on in self._operations.called(scope, call):
+            if spawns and handed_on and function.parameters:
+                self._spawned.add((*function.key, function.parameters[0].arg))
+            for name, value in () if handed_on else function.passed(call):
+                self._bound.setdefault((*function.key, name), []).append((scope, value))
 
-    # -- what is made from the rank
+    # -- what reads the rank
 
     def of(self, scope: Scope, expr: ast.AST | None) -> Reads | None:
         """How an expression reads the rank; None if nothing shows that it does."""
-        if isinstance(expr, (ast.Name, ast.Attribute)):
-            return self._of_name(scope, expr)
-        if isinstance(expr, ast.Subscript):
-            return self._of_subscript(scope, expr)
-        if isinstance(expr, ast.Call):
-            return self._of_call(scope, expr)
-        if isinstance(expr, ast.IfExp):
-            chosen = any(isinstance(arm, ast.Constant) for arm in (expr.body, expr.orelse))
-            arms = first(self.of(scope, arm) for arm in (expr.body, expr.orelse))
-            return arms or (self.of(scope, expr.test) if chosen else None)
-        if isinstance(expr, ast.Compare) and _alike(expr):
-            return None
-        if expr is None or isinstance(expr, (ast.Constant, ast.Lambda, ast.Dict, ast.JoinedStr)):
-            return None
-        if isinstance(expr, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            return first(self.of(scope, part.iter) for part in expr.generators)
-        return first(self.of(scope, child) for child in ast.iter_child_nodes(expr))
+        match expr:
+            case None | ast.Constant() | ast.Lambda() | ast.Dict() | ast.JoinedStr():
+                return None
+            case ast.Name() | ast.Attribute():
+                return self._of_name(scope, expr)
+            case ast.Call():
+                return self._of_call(scope, expr)
+            case ast.Subscript(slice=ast.Constant(value=str(key))):
+                return self.of(scope, expr.value) or _by_variable(key, expr) or _by_name(key)
+            case ast.Subscript(slice=ast.Slice()):
+                return self.of(scope, expr.value) or self.of(scope, expr.slice)
+            case ast.Subscript(value=value) | ast.Starred(value=value):
+                return self.of(scope, value)
+            case ast.Compare() if _alike(expr):
+                return None
+            case ast.IfExp(body=body, orelse=orelse):
+                chosen = isinstance(body, ast.Constant) or isinstance(orelse, ast.Constant)
+                return self._first(scope, (body, orelse, *([expr.test] if chosen else ())))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._first(scope, [part.iter for part in expr.generators])
+            case _:
+                return self._first(scope, ast.iter_child_nodes(expr))
+
+    def _first(self, scope: Scope, parts: Iterable[ast.AST]) -> Reads | None:
+        return next(filter(None, (self.of(scope, part) for part in parts)), None)
 
     def _of_name(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Reads | None:
-        key, name = dotted(expr) or "", last_name(expr)
-        bound = self._bound.get((scope.key, key), [])
-        if any(b.lines is not None and expr.lineno in b.lines for b in bound):
-            return None
-        last = max((line for line in self._agreed.get((scope.key, key), ()) if line < expr.lineno), default=0)
-        if last and not any(last < b.line <= expr.lineno for b in bound):
-            return None
-        parameters = [parameter.arg for parameter in scope.parameters]
-        for place in ((scope.key, key), *self._elsewhere(scope, expr)):
-            if place in self._bound or (place[0] == scope.key and name in parameters):
-                return self._of_bound(place, name, parameter=place[0] == scope.key and name in parameters)
-        return by_name(name)
+        name = last_name(expr)
+        for place in self._places(scope, expr):
+            if self._agreed.get(place, expr.lineno) < expr.lineno:
+                return None
+            if place in self._spawned:
+                return Reads(f"`{name}` is the process index passed by spawn()", plain=True)
+            if place in self._bound:
+                return self._of_bound(place, name)
+        return _by_name(name)
 
-    def _elsewhere(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Iterator[tuple[tuple[str, str] | None, str]]:
-        """Where a name may be bound outside of this function: around it, in another module, or on any object."""
+    def _places(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Iterator[Place]:
+        """Where a name may be bound: in its function or class, around it, or in the module that it is imported from."""
         if isinstance(expr, ast.Attribute):
+            if (place := _place(scope, expr)) is not None:
+                yield place
             base = self._project.resolve(scope, expr.value)
             if base is not None and base.path and not base.name:
-                yield (base.path, ""), expr.attr
-            yield None, expr.attr
+                yield base.path, "", expr.attr
             return
         for here in scope.outwards():
-            if here is not scope:
-                yield here.key, expr.id
+            yield *here.key, expr.id
             origin = here.names.get(expr.id)
             if isinstance(origin, tuple) and origin[2]:
-                yield (self._project.locate(here.path, origin[0], origin[1]) or "", ""), origin[2]
+                yield self._project.locate(here.path, origin[0], origin[1]) or "", "", origin[2]
 
-    def _of_bound(
-        self, place: tuple[tuple[str, str] | None, str], name: str, *, parameter: bool = False
-    ) -> Reads | None:
-        if place in self._known or self._depth > _DEEPEST:
-            return self._known.get(place)
-        self._known[place] = None  # while it is asked for: names that are made of each other
-        self._depth += 1
-        bound = self._bound.get(place, [])
-        value = first(self._of_binding(place[1], one) for one in bound)
-        constant = bool(bound) and all(one.constant for one in bound)
-        unknown = not constant and (parameter or place[0] is None or any(one.part for one in bound))
-        opaque = any(isinstance(one.value, ast.Call) and self._unknown(one.scope, one.value) for one in bound)
-        self._known[place] = value or (by_name(name) if unknown or opaque else None)
-        self._depth -= 1
-        return self._known[place]
+    def _of_bound(self, place: Place, name: str) -> Reads | None:
+        if any(value is None for _, value in self._bound[place]):
+            return None
+        if place not in self._known and self._depth < _DEEPEST:
+            self._known[place] = None  # names that are made of each other
+            self._depth += 1
+            values = (self._of_value(place[2], *one) for one in self._bound[place])
+            self._known[place] = next(filter(None, values), None)
+            self._depth -= 1
+        opaque = any(self._opaque(*one) or dotted(one[1] or _UNKNOWN) == name for one in self._bound[place])
+        return self._known.get(place) or (_by_name(name) if opaque else None)
 
-    def _of_binding(self, name: str, bound: _Binding) -> Reads | None:
-        value, expr = self.of(bound.scope, bound.value), bound.value
-        if bound.passed and isinstance(expr, ast.Call):
-            called = self.outside(bound.scope, expr.func)
-            if called.startswith("torch.multiprocessing.") and last_name(expr.func) in ("spawn", "start_processes"):
-                said = f"`{name}` is the process index passed by {last_name(expr.func)}()"
-                return Reads(said, plain=True)
-        if value is None and bound.constant and not bound.passed:
-            for test in reversed(bound.tests):
-                if self.of(bound.scope, test) is not None:
-                    return Reads(f"`{name}` is set under `{shown(test)}` (line {test.lineno})")
-        if value is None or expr is None or bound.part:
-            return value
-        if bound.passed and dotted(expr) != name:
-            return Reads(f"`{name}` is `{shown(expr)}` in the call at line {bound.line}", plain=True)
-        if isinstance(expr, (ast.Name, ast.Attribute)):
-            return value  # only an alias
-        made = f"`{name}` is `{shown(expr)}` (line {bound.line})"
-        return Reads(made if value.plain else f"{made}, and {value.words}")
+    def _of_value(self, name: str, scope: Scope, value: ast.expr | None) -> Reads | None:
+        reads = self.of(scope, value)
+        if reads is None or value is None or isinstance(value, (ast.Name, ast.Attribute)):
+            return reads  # an alias needs no words of its own
+        made = f"`{name}` is `{shown(value)}` (line {value.lineno})"
+        return Reads(made if reads.plain else f"{made}, and {reads.words}")
 
-    def _unknown(self, scope: Scope, call: ast.Call) -> bool:
-        known = self._operations.operation(scope, call) is not None or last_name(call.func) in _THROUGH
-        return not known and self._project.function(self._project.resolve(scope, call.func)) is None
-
-    def _of_subscript(self, scope: Scope, expr: ast.Subscript) -> Reads | None:
-        base, index = self.of(scope, expr.value), expr.slice
-        if isinstance(index, ast.Constant) and isinstance(index.value, str):
-            return base or _by_variable(index.value, expr) or by_name(index.value)
-        keys = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in ast.walk(index))
-        chosen = keys or isinstance(index, ast.Slice) or isinstance(expr.value, (ast.List, ast.Tuple))
-        return base or (self.of(scope, index) if chosen else None)
+    def _opaque(self, scope: Scope, value: ast.expr | None) -> bool:
+        """Whether it is a call of which nothing is known."""
+        if not isinstance(value, ast.Call) or value is _UNKNOWN:
+            return value is _UNKNOWN
+        known = self._operations.operation(scope, value) is not None or last_name(value.func) in _THROUGH
+        return not known and self._project.function(self._project.resolve(scope, value.func)) is None
 
     def _of_call(self, scope: Scope, expr: ast.Call) -> Reads | None:
         name, last = self.outside(scope, expr.func), last_name(expr.func)
-        key = expr.args[0].value if expr.args and isinstance(expr.args[0], ast.Constant) else None
         if self._operations.operation(scope, expr) is not None:
             return None
         if words.is_rank_call(name):
             return Reads(f"`{shown(expr)}` is rank-dependent", plain=True)
-        if last in ("get", "getenv") and isinstance(key, str):
-            return _by_variable(key, expr) or (by_name(key) if "environ" not in name and last == "get" else None)
-        called = self._project.function(self._project.resolve(scope, expr.func))
-        if called is not None:
+        if last in ("get", "getenv") and expr.args and isinstance(key := getattr(expr.args[0], "value", None), str):
+            return _by_variable(key, expr)
+        if (called := self._project.function(self._project.resolve(scope, expr.func))) is not None:
             return self._of_function(expr, called)
         if words.tells_rank(last) and not all_arguments(expr):
             return Reads(f"`{shown(expr)}` is rank-dependent, judging by its name", plain=True)
-        if last in _THROUGH or last.endswith("Dataset"):
-            receiver = expr.func.value if isinstance(expr.func, ast.Attribute) else None
-            return first(self.of(scope, part) for part in (receiver, *expr.args))
-        return None
+        if last not in _THROUGH and not last.endswith("Dataset"):
+            return None
+        return self._first(scope, [*([expr.func.value] if isinstance(expr.func, ast.Attribute) else ()), *expr.args])
 
     def _of_function(self, expr: ast.Call, called: Scope) -> Reads | None:
         """What a function of the project returns."""
-        place = called.key, "()"
-        if place not in self._known and self._depth <= _DEEPEST:
+        place = (*called.key, "()")
+        if place not in self._known and self._depth < _DEEPEST:
             self._known[place] = None
             self._depth += 1
-            self._known[place] = first(self._returns(one) for one in self._returned.get(called.key, ()))
+            self._known[place] = self._first(called, self._returned.get(called.key, ()))
             self._depth -= 1
-        value = self._known.get(place)
-        if value is None:
+        if (reads := self._known.get(place)) is None:
             return None
-        line = getattr(called.node, "lineno", 0)
-        said = f"`{last_name(expr.func)}()` ({called.path.rpartition('/')[2]}:{line})"
-        nested = " depends on the rank" in value.words
-        return Reads(f"{said} depends on the rank" + ("" if nested else f": {value.words}"))
-
-    def _returns(self, bound: _Binding) -> Reads | None:
-        chosen = isinstance(bound.value, ast.Constant) and bound.value.value is not None
-        tests: Sequence[ast.expr] = bound.tests if chosen else ()
-        return first(self.of(bound.scope, part) for part in (bound.value, *tests))
+        where = f"({called.path.rpartition('/')[2]}:{getattr(called.node, 'lineno', 0)})"
+        more = "" if " depends on the rank" in reads.words else f": {reads.words}"
+        return Reads(f"`{last_name(expr.func)}()` {where} depends on the rank{more}")
 
     def outside(self, scope: Scope, expr: ast.expr) -> str:
         """The dotted name of something outside of the project; the source text if it is unknown."""
@@ -271,12 +212,15 @@ class Ranks:
         return (dotted(expr) or "") if ref is None else "" if ref.path else ref.name
 
 
-def first(values: Iterable[Reads | None]) -> Reads | None:
-    """The first reason of several."""
-    return next(filter(None, values), None)
+def _place(scope: Scope, target: ast.expr) -> Place | None:
+    """Where an assignment to a name or to an attribute of ``self`` is kept."""
+    if isinstance(target, ast.Name):
+        return *scope.key, target.id
+    method = scope.method() if isinstance(target, ast.Attribute) and dotted(target.value) == "self" else None
+    return (scope.path, f"class {method.owner}", last_name(target)) if method is not None else None
 
 
-def by_name(name: str) -> Reads | None:
+def _by_name(name: str) -> Reads | None:
     """What the name of a variable suggests."""
     if not words.tells_rank(name):
         return None

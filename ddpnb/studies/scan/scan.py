@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ddpnb.recording.calls import Site
-from ddpnb.recording.source import vocabulary as words
 from ddpnb.recording.source.expressions import shown
-from ddpnb.recording.source.modules import Problem, Project, Scope
-from ddpnb.recording.source.operations import Operations
 from ddpnb.recording.source.unwaited import Unwaited, unwaited
+from ddpnb.studies.scan import vocabulary as words
+from ddpnb.studies.scan.modules import Problem, Project, Scope
+from ddpnb.studies.scan.operations import Operations
 from ddpnb.studies.scan.ranks import Ranks
 from ddpnb.studies.scan.walk import WAYS_OUT, Condition, Event, Walk, for_members
 
@@ -60,16 +60,6 @@ class CollectiveSite:
     def marked(self) -> bool:
         """Whether according to the source only some ranks get here."""
         return bool(self.decisions)
-
-    @property
-    def reason(self) -> str:
-        """Why it is marked."""
-        return self.decision.reason if self.decision is not None else ""
-
-    @property
-    def advice(self) -> str:
-        """What to do about it."""
-        return self.advice_on(self.decision) if self.decision is not None else ""
 
     def advice_on(self, condition: Condition) -> str:
         """What to do about one of the conditions."""
@@ -156,9 +146,8 @@ def _walks(project: Project) -> dict[tuple[str, str], Walk]:
     walks: dict[tuple[str, str], Walk] = {}
     for scope in project.scopes():
         if operations.all_of(scope):
-            walks[scope.key] = walk = Walk(operations, ranks, scope)
             try:
-                walk.run()
+                walks[scope.key] = Walk(operations, ranks, scope)
             except RecursionError:
                 project.problems.append(Problem(scope.path, 0, "nested too deeply"))
     return walks

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpnb.recording.calls import NO_SITE
 from ddpnb.recording.recording import Recording
-from ddpnb.recording.source import vocabulary as words
+from ddpnb.studies.scan import vocabulary as words
 from ddpnb.studies.scan.scan import CollectiveSite
 
 Place = tuple[str, int]  # a file and a line

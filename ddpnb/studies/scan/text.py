@@ -152,7 +152,7 @@ def _site_json(site: CollectiveSite) -> dict[str, Any]:
     decision = site.decision
     return {
         "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": "strong" if site.marked else "none",
-        "reason": site.reason, "advice": site.advice,
+        "reason": decision.reason if decision is not None else "", "advice": site.advice_on(decision) if decision is not None else "",
         "decision": None if decision is None else _condition(decision),
         "decisions": [_condition(condition) for condition in site.decisions],
         "conditions": [_condition(condition) for condition in site.conditions],

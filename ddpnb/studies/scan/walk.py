@@ -1,26 +1,22 @@
-"""The conditions under which a rank reaches each call of one function.
-
-Statements are visited in order; ways out of a function, loop or ``try`` are conditions of what follows.
-"""
+"""The conditions under which a rank reaches each call of one function: those around it, and ways out before it."""
 
 from __future__ import annotations
 
 import ast
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpnb.recording.source import vocabulary as words
-from ddpnb.recording.source.branches import FUNCTIONS, LOOPS
+from ddpnb.recording.source.branches import LOOPS
 from ddpnb.recording.source.expressions import bare, dotted, last_name, shown, whole_text
-from ddpnb.recording.source.modules import Scope
-from ddpnb.recording.source.operations import Operations, group_of
-from ddpnb.studies.scan.ranks import Ranks, Reads
+from ddpnb.studies.scan import vocabulary as words
+from ddpnb.studies.scan.modules import Scope
+from ddpnb.studies.scan.operations import Operations, group_of
+from ddpnb.studies.scan.ranks import Ranks
 
-_MOST_EXITS = 30  # of a function or loop
 WAYS_OUT = ("return", "continue", "break", "raise")
+_MOST_WAYS = 30  # out of a function
 _ARMS = ("if", "else", "case", "and")
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
@@ -30,16 +26,14 @@ _EVALUATED: dict[type[ast.cmpop], Callable[[int, Any], bool]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.GtE: operator.ge, ast.Gt: operator.gt,
     ast.LtE: operator.le, ast.In: lambda rank, ranks: rank in ranks, ast.NotIn: lambda rank, ranks: rank not in ranks,
 }  # fmt: skip
-_END = ("sys.exit", "exit", "quit", "os._exit", "os.abort")
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One condition on the way to a call.
 
-    ``kind`` ``return``, ``continue``, ``break`` and ``raise`` are ways around the call: when ``text``
-    holds, the rank leaves before it. ``matched``: the ranks that decide otherwise make the same calls,
-    or need not make this one.
+    ``kind`` ``return``, ``continue``, ``break`` and ``raise`` are ways around the call: when ``text`` holds, the rank leaves before
+    it. ``matched``: the ranks that decide otherwise make the same calls, or need not make this one.
     """
 
     line: int
@@ -58,8 +52,7 @@ class Condition:
     def __str__(self) -> str:
         """The condition as text."""
         if self.kind in WAYS_OUT:
-            word = "in" if self.text.startswith(("except", "for ", "while ")) else "if"
-            return f"{self.kind} {word} {self.text}"
+            return f"{self.kind} if {self.text}"
         if self.kind in _ARMS:
             return f"only if {self.text}"
         return f"{self.kind} {self.text}".strip() if self.kind in ("while", "except") else self.text
@@ -76,280 +69,209 @@ class Event:
     handed_on: bool = False  # the function is passed on here, not called
 
 
-@dataclass(slots=True)
-class _Frame:
-    """A function, loop or ``try`` that can be left early, with the conditions that left it so far."""
-
-    kind: str
-    base: int = 0  # number of conditions around it
-    left: list[Condition] = field(default_factory=list[Condition])
+_Around = tuple[ast.AST, str, ast.AST]  # what is around a node: the parent, the field, and the child in it
 
 
 class Walk:
-    """One pass over a function (or the statements of a module)."""
+    """The calls of one function that matter, in the order of the source."""
 
     def __init__(self, operations: Operations, ranks: Ranks, scope: Scope) -> None:
-        self.scope = scope
-        self.events: list[Event] = []
-        self._operations = operations
-        self._ranks = ranks
-        self._under: list[Condition] = []
-        self._frames = [_Frame("function")]
-        self._blocks: list[tuple[list[ast.stmt], int]] = []
-        self._joined = 0  # > 0: under Join, which lets ranks have fewer batches
-        self._sharded_state = 0
-        self._tests: dict[int, tuple[str, list[bool]]] = {}
-        self._pairs = set[int]()  # each ``if`` with another one on the other ranks
+        self._operations, self._ranks, self.scope = operations, ranks, scope
+        self._nodes = list(scope.nodes())
+        self._parents: dict[ast.AST, tuple[ast.AST, str]] = {}
+        for node in (scope.node, *self._nodes):
+            for field, value in ast.iter_fields(node):
+                for child in value if isinstance(value, list) else [value]:
+                    if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
+                        self._parents[child] = node, field
+        self._tests: dict[tuple[ast.AST, bool], Condition] = {}
+        self._matched = self._pairs()
+        self._ways = list(self._ways_out())[:_MOST_WAYS]
+        self.events = sorted(self._events(), key=lambda event: (event.node.lineno, event.node.end_lineno or 0))
 
-    def run(self) -> None:
-        """Walk through it."""
-        node = self.scope.node
-        for decorator in node.decorator_list if not isinstance(node, ast.Module) else ():
-            name = last_name(decorator)
-            if words.is_rank_decorator(name):
-                reads = Reads(f"`@{name}` runs the function on one rank, judging by its name")
-                self._under.append(self._condition(decorator.lineno, f"@{name}", "decorator", reads))
-        self._block(node.body)
+    def _events(self) -> Iterator[Event]:
+        decorated = self._decorators()
+        for node in self._nodes:
+            if isinstance(node, ast.Call):
+                op = self._operations.operation(self.scope, node)
+                if op is None and last_name(node.func) == "state_dict" and self._is_within(node, "state_dict_type"):
+                    op = "state_dict"
+                called = self._operations.called(self.scope, node) if op is None else []
+                if op is None and not called:
+                    continue
+                conditions = _in_order([*decorated, *self._conditions(node)])
+                if op is not None:
+                    yield Event(node, op, None, for_members(node, conditions))
+                yield from (Event(node, None, function, conditions, handed_on) for function, handed_on in called)
 
-    def _reads(self, expr: ast.expr) -> Reads | None:
-        return self._ranks.of(self.scope, expr)
+    def _decorators(self) -> Iterator[Condition]:
+        for decorator in getattr(self.scope.node, "decorator_list", []):
+            if words.is_rank_decorator(name := last_name(decorator)):
+                reason = f"`@{name}` runs the function on one rank, judging by its name"
+                yield Condition(decorator.lineno, f"@{name}", "decorator", True, reason, self.scope.path)
 
-    # -- conditions
+    # -- conditions around a node
 
-    def _condition(
-        self, line: int, text: str, kind: str, reads: Reads | None = None, *, matched: bool = False
-    ) -> Condition:
+    def _around(self, node: ast.AST) -> list[_Around]:
+        """What is around a node in its function, outermost first."""
+        around: list[_Around] = []
+        while node is not self.scope.node:
+            parent, field = self._parents[node]
+            around.append((parent, field, node))
+            node = parent
+        return around[::-1]
+
+    def _is_within(self, node: ast.AST, manager: str) -> bool:
+        """Whether it is in a ``with`` of this context manager."""
+        return any(
+            isinstance(parent, (ast.With, ast.AsyncWith))
+            and field == "body"
+            and any(last_name(item.context_expr) == manager for item in parent.items)
+            for parent, field, _ in self._around(node)
+        )
+
+    def _conditions(self, node: ast.Call) -> Iterator[Condition]:
+        around = self._around(node)
+        for level in around:
+            yield from self._of(*level)
+        for kind, left, out in self._ways:
+            outer = _shared(out, around)
+            if _passes(kind, (left, out), (node, around), outer) and (way := self._way(kind, out[outer:])) is not None:
+                yield way
+
+    def _of(self, parent: ast.AST, field: str, child: ast.AST) -> list[Condition]:
+        match parent:
+            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+                return []
+            case ast.If(test=test) | ast.IfExp(test=test) if field != "test":
+                return [self._test(test, field == "body", parent)]
+            case ast.For() | ast.AsyncFor() if field == "body":
+                return [self._loop(parent.target, parent.iter, parent)]
+            case ast.While(test=test) if field == "body" and not isinstance(test, ast.Constant):
+                return [self._condition(test, shown(test), "while")]
+            case ast.BoolOp(op=op, values=values):
+                before = values[: values.index(child)]  # type: ignore[arg-type]
+                return [self._test(one, isinstance(op, ast.And), kind="and") for one in before]
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp() if field != "generators":
+                loops = [self._loop(one.target, one.iter, parent) for one in parent.generators]
+                return loops + [self._test(test, True) for one in parent.generators for test in one.ifs]
+            case ast.match_case(pattern=pattern) if field == "body":
+                subject = getattr(self._parents[parent][0], "subject", pattern)
+                return [self._condition(subject, f"{shown(subject)} is {shown(pattern)}", "case", line=pattern.lineno)]
+            case ast.ExceptHandler():
+                text = shown(parent.type) if parent.type is not None else ""
+                return [Condition(parent.lineno, text, "except", file=self.scope.path)]
+            case ast.Try(finalbody=[first, *_]) if field == "finalbody":
+                return [Condition(first.lineno, "finally", "finally", file=self.scope.path)]
+            case _:
+                return []
+
+    def _test(self, test: ast.expr, way: bool, statement: ast.AST | None = None, kind: str = "") -> Condition:
+        if (test, way) not in self._tests:
+            text = shown(test) if way else negated(test)
+            matched = statement in self._matched
+            condition = self._condition(test, text, kind or ("if" if way else "else"), matched=matched)
+            self._tests[test, way] = condition
+        return self._tests[test, way]
+
+    def _loop(self, target: ast.expr, items: ast.expr, parent: ast.AST) -> Condition:
+        joined = self._is_within(parent, "Join")  # lets ranks have fewer iterations
+        return self._condition(items, f"for {bare(target)} in {shown(items)}", "for", matched=joined)
+
+    def _condition(self, expr: ast.AST, text: str, kind: str, line: int = 0, *, matched: bool = False) -> Condition:
+        reads = self._ranks.of(self.scope, expr)
         reason = reads.words if reads is not None else ""
-        return Condition(line, text, kind, reads is not None, reason, self.scope.path, matched)
+        at = line or getattr(expr, "lineno", 0)
+        return Condition(at, text, kind, reads is not None, reason, self.scope.path, matched and reads is not None)
 
-    @contextmanager
-    def _when(self, *conditions: Condition) -> Iterator[None]:
-        self._under += conditions
-        yield
-        del self._under[len(self._under) - len(conditions) :]
+    # -- ways out
 
-    def _leave(self, kind: str) -> None:
-        """Where ranks may differ in whether they leave, that is a condition of what follows."""
-        loops = [frame for frame in self._frames if frame.kind == "loop"]
-        if kind == "raise":
-            frames = self._frames[-1:] if self._frames[-1].kind == "try" else []
-        elif kind == "return" or not loops:
-            frames = [self._frames[0], *loops]
-        else:
-            frames = loops[-1:]
-        inner = self._under[frames[0].base :] if frames else []
-        reading = [condition for condition in inner if condition.depends_on_rank]
+    def _ways_out(self) -> Iterator[tuple[str, ast.stmt, list[_Around]]]:
+        """Statements that leave the function, a loop or its iteration under a condition that reads the rank."""
+        for node in self._nodes:
+            if isinstance(node, ast.stmt) and (kind := way_out(node)):
+                around = self._around(node)
+                if any(one.depends_on_rank for level in around for one in self._of(*level)):
+                    yield kind, node, around
+
+    def _way(self, kind: str, inner: Sequence[_Around]) -> Condition | None:
+        """The condition that a rank does not leave there, from the first one on that reads the rank."""
+        arms = [one for level in inner for one in self._of(*level) if one.kind in _ARMS]
+        reading = [one for one in arms if one.depends_on_rank]
         if not reading:
-            return
-        first = min(reading, key=lambda condition: condition.matched)
-        arms = [condition for condition in inner[inner.index(first) :] if condition.kind in _ARMS]
-        texts = (
-            [c.text for c in arms[:3]] if first.kind in _ARMS else [first.text if first.kind == "for" else str(first)]
-        )
-        line = arms[-1].line if first.kind in _ARMS else first.line
-        matched = all(condition.matched for condition in reading)
-        way = replace(first, line=line, kind=kind, text=" and ".join(dict.fromkeys(texts)), matched=matched)
-        for frame in frames:
-            if way not in frame.left and len(frame.left) < _MOST_EXITS:
-                frame.left.append(way)
+            return None
+        first = arms.index(min(reading, key=lambda one: one.matched))
+        text = " and ".join(dict.fromkeys(one.text for one in arms[first : first + 3]))
+        matched = all(one.matched for one in reading)
+        return replace(arms[first], line=arms[-1].line, kind=kind, text=text, matched=matched)
 
-    # -- statements
+    # -- branches that make the same calls
 
-    def _block(self, statements: list[ast.stmt]) -> None:
-        for index, statement in enumerate(statements):
-            self._blocks.append((statements, index))
-            self._statement(statement)
-            self._blocks.pop()
+    def _pairs(self) -> set[ast.AST]:
+        """Each ``if`` that is no difference: the ranks of its other branch make the same calls, there or in another ``if``."""
+        matched = set[ast.AST]()
+        open_: list[tuple[ast.If, tuple[str, ...]]] = []
+        for node in (*self._nodes, *self._counterpart()):
+            if isinstance(node, ast.If) and self._ranks.of(self.scope, node.test) is not None:
+                body = self._operations.sequence(self.scope, node.body)
+                if (body or node.orelse) and body == self._operations.sequence(self.scope, self._otherwise(node)):
+                    matched.add(node)
+                elif body and not node.orelse:
+                    other = next(
+                        (one for one, calls in open_ if calls == body and _opposite(one.test, node.test)), None
+                    )
+                    matched |= {node, other} if other is not None else set()
+                    open_ = [pair for pair in open_ if pair[0] is not other]
+                    open_ += [(node, body)] if other is None else []
+        return matched
 
-    def _statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.If):
-            self._if(node)
-        elif isinstance(node, LOOPS):
-            self._loop(node)
-        elif isinstance(node, (ast.With, ast.AsyncWith)):
-            self._with(node)
-        elif isinstance(node, (ast.Try, ast.TryStar)):
-            self._try(node)
-        elif isinstance(node, ast.Match):
-            self._calls(node.subject)
-            reads = self._reads(node.subject)
-            cases = [(case.pattern.lineno, f"{shown(node.subject)} is {shown(case.pattern)}") for case in node.cases]
-            conditions = [self._condition(line, text, "case", reads) for line, text in cases]
-            self._arms(conditions, [case.body for case in node.cases])
-        elif isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            for decorator in node.decorator_list:
-                self._calls(decorator)
-        else:
-            self._simple(node)
-
-    def _simple(self, node: ast.stmt) -> None:
-        for child in ast.iter_child_nodes(node):
-            self._calls(child)
-        if kind := way_out(node):
-            self._leave(kind)
-
-    def _if(self, node: ast.If) -> None:
-        self._calls(node.test)
-        if isinstance(node.test, ast.Compare) and dotted(node.test.left) == "__name__":
-            self._block(node.body)
-            return
-        reads = self._reads(node.test)
-        matched = reads is not None and self._matched(node)
-        yes = self._condition(node.test.lineno, shown(node.test), "if", reads, matched=matched)
-        no = self._condition(node.test.lineno, negated(node.test), "else", reads, matched=matched)
-        self._arms([yes, no], [node.body, node.orelse])
-
-    def _arms(self, conditions: Sequence[Condition], bodies: Sequence[list[ast.stmt]]) -> None:
-        """The branches of a statement: what leaves one is no condition of the others."""
-        exits = [len(frame.left) for frame in self._frames]
-        added: list[list[Condition]] = [[] for _ in exits]
-        for condition, body in zip(conditions, bodies, strict=True):
-            with self._when(condition):
-                self._block(body)
-            for frame, count, new in zip(self._frames, exits, added, strict=True):
-                new += frame.left[count:]
-                del frame.left[count:]
-        for frame, new in zip(self._frames, added, strict=True):
-            frame.left += new
-
-    def _matched(self, node: ast.If) -> bool:
-        """Whether the ranks of both branches make the same calls, here or in a later or earlier ``if not`` of this one."""
-        statements, index = self._blocks[-1]
-        if id(node) in self._pairs:
-            return True
-        body = self._operations.sequence(self.scope, node.body)
-        if not body and not node.orelse:
-            return False
-        rest = node.orelse
-        if not rest and way_out(node.body[-1]) == "return":
-            rest = statements[index + 1 :]
-        if body == self._operations.sequence(self.scope, rest):
-            return True
-        near = (
-            other
-            for level, at in (*self._blocks[-2:], (self._counterpart(), 0))
-            for part in (*level[at + 1 : at + 20], *reversed(level[max(0, at - 20) : at]))
-            for other in (part, *(part.body if isinstance(part, (ast.If, ast.With)) else ()))
-            if isinstance(other, ast.If) and other is not node and id(other) not in self._pairs
-        )
-        for other in near if not node.orelse else ():
-            if self._opposite(node.test, other.test) and body == self._operations.sequence(self.scope, other.body):
-                self._pairs |= {id(node), id(other)}
-                return True
-        return False
-
-    def _opposite(self, test: ast.expr, other: ast.expr) -> bool:
-        """Whether two tests of a rank are true on different ranks: ``rank not in (-1, 0)`` and ``rank == 0``."""
-        for expr in (test, other):
-            if id(expr) not in self._tests:
-                self._tests[id(expr)] = _ranks_of(expr)
-        (text, ranks), (other_text, other_ranks) = self._tests[id(test)], self._tests[id(other)]
-        return text == other_text and all(map(operator.ne, ranks, other_ranks))
-
-    def _counterpart(self) -> list[ast.stmt]:
-        """``__exit__`` of the class whose ``__enter__`` this is, or the reverse, behind a placeholder."""
-        name = self.scope.name.rpartition(".")[2]
-        other = {"__enter__": "__exit__", "__exit__": "__enter__"}.get(name, "")
+    def _counterpart(self) -> Iterator[ast.AST]:
+        """``__exit__`` of the class of which this is ``__enter__``."""
         functions = self._operations.project.modules[self.scope.path].functions
-        method = functions.get(f"{self.scope.owner}.{other}")
-        return [ast.Pass(), *method.node.body] if method is not None else []
+        other = {"__enter__": "__exit__", "__exit__": "__enter__"}.get(self.scope.name.rpartition(".")[2])
+        if other is not None and (method := functions.get(f"{self.scope.owner}.{other}")) is not None:
+            yield from method.nodes()
 
-    def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        head = node.test if isinstance(node, ast.While) else node.iter
-        self._calls(head)
-        kind, text = "while", shown(head)
-        if not isinstance(node, ast.While):
-            kind, text = "for", f"for {bare(node.target)} in {text}"
-        condition = self._condition(node.lineno, text, kind, self._reads(head), matched=self._joined > 0)
-        frame, first = _Frame("loop", len(self._under)), len(self.events)
-        self._frames.append(frame)
-        with self._when(*(() if kind == "while" and isinstance(head, ast.Constant) else (condition,))):
-            self._block(node.body)
-        self._frames.pop()
-        again = [left for left in frame.left if left.kind != "continue"]  # ranks that left are in no further iteration
-        for index, event in enumerate(self.events[first:], first):
-            conditions = _in_order([*event.conditions, *again])
-            if event.op is not None:
-                conditions = for_members(event.node, conditions)
-            self.events[index] = replace(event, conditions=conditions)
-        self._block(node.orelse)
+    def _otherwise(self, node: ast.If) -> list[ast.stmt]:
+        """What the other ranks run: the ``else``, or what follows a branch that returns."""
+        if node.orelse or way_out(node.body[-1]) != "return" or node not in self._parents:
+            return node.orelse
+        parent, field = self._parents[node]
+        block = getattr(parent, field)
+        return block[block.index(node) + 1 :]
 
-    def _with(self, node: ast.With | ast.AsyncWith) -> None:
-        names = [last_name(item.context_expr) for item in node.items]
-        for item in node.items:
-            self._calls(item.context_expr)
-        joined, sharded = "Join" in names, "state_dict_type" in names
-        self._joined += joined
-        self._sharded_state += sharded
-        self._guarded(node.body, swallows="suppress" in names)
-        self._joined -= joined
-        self._sharded_state -= sharded
 
-    def _guarded(self, body: list[ast.stmt], *, swallows: bool) -> None:
-        """Statements after a ``raise`` in which a rank may continue elsewhere."""
-        self._frames += [_Frame("try", len(self._under))] if swallows else []
-        self._block(body)
-        if swallows:
-            self._frames.pop()
+def _shared(out: Sequence[_Around], around: Sequence[_Around]) -> int:
+    """How many levels are around both."""
+    for level, (one, other) in enumerate(zip(out, around, strict=False)):
+        if one[:2] != other[:2] or (isinstance(one[0], ast.Match) and one[2] is not other[2]):
+            return level
+    return min(len(out), len(around))
 
-    def _try(self, node: ast.Try | ast.TryStar) -> None:
-        self._guarded(node.body, swallows=any(not isinstance(h.body[-1], ast.Raise) for h in node.handlers))
-        self._block(node.orelse)
-        for handler in node.handlers:
-            text = shown(handler.type) if handler.type is not None else ""
-            with self._when(self._condition(handler.lineno, text, "except")):
-                self._block(handler.body)
-        if node.finalbody:
-            with self._when(self._condition(node.finalbody[0].lineno, "finally", "finally")):
-                self._block(node.finalbody)
 
-    # -- calls
+def _passes(
+    kind: str, way: tuple[ast.stmt, Sequence[_Around]], call: tuple[ast.Call, Sequence[_Around]], outer: int
+) -> bool:
+    """Whether a rank that leaves there would have come to this call; both with what is around them, ``outer`` in common."""
+    (left, out), (node, around) = way, call
+    loops = [parent for parent, field, _ in out if isinstance(parent, LOOPS) and field == "body"]
+    shared = [parent for parent, field, _ in out[:outer] if isinstance(parent, LOOPS) and field == "body"]
+    if kind == "raise" and not any(map(_swallows, out[:outer])):
+        return False
+    if kind in ("break", "continue") and loops[-1:] != shared[-1:]:
+        return False
+    if shared and kind in ("break", "return"):
+        return True  # in a later iteration
+    arms = [levels[outer] for levels in (out, around) if outer < len(levels)]
+    exclusive = len(arms) > 1 and arms[0][0] is arms[1][0] and isinstance(arms[0][0], (ast.If, ast.Match))
+    return left.lineno < node.lineno and not exclusive
 
-    def _calls(self, expr: ast.AST) -> None:
-        """Record the calls of an expression, each with its conditions."""
-        if not self._operations.makes_calls(expr):
-            return
-        if isinstance(expr, ast.BoolOp):
-            conditions: list[Condition] = []
-            for before, part in zip([None, *expr.values], expr.values, strict=False):
-                if before is not None:
-                    conditions.append(self._arm(before, isinstance(expr.op, ast.And), "and"))
-                with self._when(*conditions):
-                    self._calls(part)
-        elif isinstance(expr, ast.IfExp):
-            self._calls(expr.test)
-            for part, way in ((expr.body, True), (expr.orelse, False)):
-                with self._when(self._arm(expr.test, way, "if" if way else "else")):
-                    self._calls(part)
-        elif isinstance(expr, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
-            conditions = []
-            for part in expr.generators:
-                self._calls(part.iter)
-                text = f"for {bare(part.target)} in {shown(part.iter)}"
-                conditions.append(self._condition(part.iter.lineno, text, "for", self._reads(part.iter)))
-                conditions += [self._arm(test, True, "if") for test in part.ifs]
-            with self._when(*conditions):
-                for part in (expr.key, expr.value) if isinstance(expr, ast.DictComp) else (expr.elt,):
-                    self._calls(part)
-        else:
-            for child in ast.iter_child_nodes(expr):
-                self._calls(child)
-            if isinstance(expr, ast.Call):
-                self._call(expr)
 
-    def _arm(self, test: ast.expr, way: bool, kind: str) -> Condition:
-        return self._condition(test.lineno, shown(test) if way else negated(test), kind, self._reads(test))
-
-    def _call(self, expr: ast.Call) -> None:
-        op = self._operations.operation(self.scope, expr)
-        if op is None and self._sharded_state and last_name(expr.func) == "state_dict":
-            op = "state_dict"
-        conditions = _in_order([*self._under, *(left for frame in self._frames for left in frame.left)])
-        if op is not None:
-            self.events.append(Event(expr, op, None, for_members(expr, conditions)))
-            return
-        for called, handed_on in self._operations.called(self.scope, expr):
-            self.events.append(Event(expr, None, called, conditions, handed_on))
+def _swallows(around: _Around) -> bool:
+    """Whether this is the body of a ``try`` after which a rank that has raised may continue."""
+    parent, field, _ = around
+    handlers = parent.handlers if isinstance(parent, (ast.Try, ast.TryStar)) and field == "body" else []
+    return any(not isinstance(handler.body[-1], ast.Raise) for handler in handlers)
 
 
 def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
@@ -373,6 +295,12 @@ def negated(test: ast.expr) -> str:
     return f"not {shown(test)}" if plain else f"not ({shown(test)})"
 
 
+def _opposite(test: ast.expr, other: ast.expr) -> bool:
+    """Whether two tests of a rank are true on different ranks: ``rank not in (-1, 0)`` and ``rank == 0``."""
+    (text, ranks), (other_text, other_ranks) = _ranks_of(test), _ranks_of(other)
+    return text == other_text and all(map(operator.ne, ranks, other_ranks))
+
+
 def _ranks_of(test: ast.expr) -> tuple[str, list[bool]]:
     """What a test asks of, and whether it holds for the first four ranks."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
@@ -389,12 +317,11 @@ def _ranks_of(test: ast.expr) -> tuple[str, list[bool]]:
 
 
 def way_out(node: ast.stmt) -> str:
-    """How a statement leaves what it is in; a process that ends with a failure leaves nobody waiting, as an exception."""
+    """How a statement leaves what it is in. A failure that ends the process is none: nobody waits for it for long."""
     if isinstance(node, (ast.Return, ast.Continue, ast.Break, ast.Raise)):
         return type(node).__name__.lower()
     call = node.value if isinstance(node, ast.Expr) else None
-    if isinstance(call, ast.Call) and (dotted(call.func) or "") in _END:
+    if isinstance(call, ast.Call) and dotted(call.func) in ("sys.exit", "exit", "quit", "os._exit"):
         status = call.args[0] if call.args else ast.Constant(0)
-        healthy = isinstance(status, ast.Constant) and status.value in (0, None)
-        return "return" if healthy and last_name(call.func) != "abort" else "raise"
+        return "return" if isinstance(status, ast.Constant) and status.value in (0, None) else ""
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpnb.recording.source import vocabulary as words
+from ddpnb.studies.scan import vocabulary as words
 
 
 @pytest.mark.parametrize(

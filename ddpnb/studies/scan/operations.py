@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpnb.recording.source import vocabulary as words
 from ddpnb.recording.source.branches import FUNCTIONS, LOOPS
 from ddpnb.recording.source.expressions import all_arguments, dotted, keyword, last_name, whole_text
-from ddpnb.recording.source.modules import Project, Scope
+from ddpnb.studies.scan import vocabulary as words
+from ddpnb.studies.scan.modules import Project, Scope
 
 _MOST_TOKENS = 200
 _DEEPEST = 40  # functions that call functions
@@ -28,7 +28,6 @@ class Operations:
         self.project = project
         self._flat: dict[tuple[str, str], tuple[str, ...]] = {}
         self._depth = 0
-        self._calling: dict[int, bool] = {}  # by the id of a node, which the tree keeps
         self._uses_framework = any(
             isinstance(bound, tuple) and bound[1].startswith(_FRAMEWORKS)
             for scope in project.scopes()
@@ -76,13 +75,6 @@ class Operations:
             if ref is not None and ref.path and ref.name in self.project.modules[ref.path].functions:
                 functions.append((self.project.modules[ref.path].functions[ref.name], True))
         return functions
-
-    def makes_calls(self, expr: ast.AST) -> bool:
-        """Whether an expression contains a call."""
-        if id(expr) not in self._calling:
-            calls = isinstance(expr, (ast.Call, ast.NamedExpr))
-            self._calling[id(expr)] = calls or any(self.makes_calls(child) for child in ast.iter_child_nodes(expr))
-        return self._calling[id(expr)]
 
     def sequence(self, scope: Scope, nodes: Iterable[ast.AST]) -> tuple[str, ...]:
         """The collectives (and loops) of some statements and of the functions they call, in the order of the source."""

@@ -75,10 +75,19 @@ class Scope:
     def passed(self, call: ast.Call) -> list[tuple[str, ast.expr]]:
         """The parameters that a call of this function passes, each with its argument."""
         names = [parameter.arg for parameter in self.parameters]
-        if self.owner and names and names[0] in ("self", "cls"):
+        if self.owner and names[:1] in (["self"], ["cls"]):
             names = names[1:]
         given = [pair for pair in zip(names, call.args, strict=False) if not isinstance(pair[1], ast.Starred)]
         return given + [(part.arg, part.value) for part in call.keywords if part.arg in names and part.arg]
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """What it holds, in the order of the source, without the functions and classes within it."""
+        waiting: list[ast.AST] = list(reversed(self.node.body))
+        while waiting:
+            node = waiting.pop()
+            if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+                yield node
+                waiting += reversed(list(ast.iter_child_nodes(node)))
 
 
 @dataclass(eq=False, slots=True)
@@ -154,15 +163,11 @@ class Project:
         self._own = {posixpath.dirname(entry) for entry in entries}  # first on the path of a script
         self._roots = list(dict.fromkeys(root for entry in entries for root in _roots(entry)))
         self._located: dict[str, str | None] = {}
-        self._methods: dict[str, list[Scope]] = {}
         self._resolved: dict[tuple[str, str, int], Ref | None] = {}
         waiting = list(entries)
         for path in waiting:  # grows
             if path not in self.modules and len(self.modules) < _MOST_MODULES:
                 waiting += self._read(path)
-        for scope in self.scopes():
-            if scope.owner:
-                self._methods.setdefault(scope.name.rpartition(".")[2], []).append(scope)
 
     def _read(self, path: str) -> list[str]:
         """Read a file; returns the files that it imports."""
@@ -238,7 +243,7 @@ class Project:
             if ref is not None:
                 return ref
             base = self.resolve(scope, expr.value, depth + 1)
-            return self._member(base, expr.attr, depth) if base is not None else self._likely(expr)
+            return self._member(base, expr.attr, depth) if base is not None else None
         if isinstance(expr, ast.Call):
             if isinstance(expr.func, ast.Name) and expr.func.id == "super" and scope.owner:
                 return next((Ref(base.path, base.name, True) for base in self._bases(scope.path, scope.owner)), None)
@@ -315,17 +320,6 @@ class Project:
             ref = self.resolve(module.scope, base, depth)
             if ref is not None:
                 yield ref
-
-    def _likely(self, expr: ast.Attribute) -> Ref | None:
-        """The method of an object passed as an argument: ``checkpointer.save`` if one class is named like that."""
-        variable = getattr(expr.value, "attr", "") or getattr(expr.value, "id", "")
-        plain = variable.replace("_", "").lower()
-        named = [
-            method
-            for method in self._methods.get(expr.attr, [])
-            if len(plain) > 4 and method.owner.rpartition(".")[2].lower().endswith(plain)
-        ]
-        return Ref(named[0].path, named[0].name) if len(named) == 1 else None
 
     def function(self, ref: Ref | None) -> Scope | None:
         """The function that a call of this runs: a class runs its ``__init__``."""
