@@ -32,12 +32,12 @@ _OF_THE_END = re.compile(
     r"|process group|ProcessGroup|destroy|leaked|resource_tracker|core dumped|exit|abort|fail|error",
     re.IGNORECASE,
 )
-#: lines of training, and what programs say once they have handled an exception
+#: lines of training and of serving, and what programs say once they have handled an exception
 _WORK = re.compile(
     r"\b(?:step|epoch|iter(?:ation)?|batch|loss|lr)\b[^\n]{0,40}\d|\d{1,3}%\|"
     r"|\b(?:succeeded|success|recovered|falling back|fall back|fallback|using the|using a|retrying|continuing|resum(?:ed|ing)|reconnected|ignored"
     r"|training (?:finished|complete[d]?|done)|finished training|saved?(?: model| checkpoint)|skipp(?:ed|ing))\b"
-    r"|\b(?:attempt|try|retry) \d",
+    r"|\b(?:attempt|try|retry) \d|\bthroughput\b[^\n]{0,40}\d|\"POST [^\n]{1,200} HTTP/[\d.]{1,3}\" 2\d\d\b",
     re.IGNORECASE,
 )
 

@@ -16,7 +16,7 @@ _SAMPLE = 4096
 _NO_TEXT = re.compile(rb"[\x01-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _BARS = re.compile(rb"\xe2[\x96\x97][\x80-\xbf]")
 _NEAR, _BELOW = 2 << 10, 16 << 10  # bytes before a known word and after it
-_MOST_KEPT = 8 << 20
+_MOST_KEPT = 16 << 20
 
 
 def encoding_of(head: bytes) -> str | None:

@@ -18,7 +18,7 @@ from ddpnb.reports.archives import DAMAGED, MOST_FILES
 
 HEAD = 64 << 10  # bytes by which a format is recognised
 LARGEST = 1 << 30  # bytes of one file that is read as a whole
-FIRST, LAST = 8 << 20, 16 << 20  # bytes of a log that are read, of its beginning and of its end
+FIRST, LAST = 2 << 20, 6 << 20  # bytes of a log that are read, of its beginning and of its end
 _MOST_READ = 1 << 30  # bytes of a log that are looked at
 _CHUNK = 1 << 20
 _SKIPPED = frozenset({"__pycache__", ".git", ".ipynb_checkpoints", "node_modules"})

@@ -16,7 +16,8 @@ from ddpnb.errors import UsageError
 from ddpnb.recording.calls import Call, CallState
 from ddpnb.recording.names import given_name
 from ddpnb.recording.stacks import Stack
-from ddpnb.reports.dumps import file_names, groups, messages, processes, tables, timeouts, windows
+from ddpnb.reports import groups
+from ddpnb.reports.dumps import file_names, messages, processes, tables, timeouts, windows
 from ddpnb.reports.dumps.tables import Dump, Ints
 from ddpnb.reports.facts import Calls, Fact, Found, GroupName, Members, Progress, Speaker, Unknown, WorldSize
 from ddpnb.reports.files import ReportFile
@@ -60,7 +61,7 @@ def read(files: Sequence[ReportFile], progress: Callable[[int, int], None] = lam
     notes: dict[int, list[str]] = defaultdict(list)
     dumps = _one_of_each_rank(files, _ranks(files, _load(files, progress, notes)), notes)
     config = {dump.rank: _names(dump) for dump in dumps}
-    known = groups.Groups(config)
+    known = groups.DumpedGroups(config)
     for dump in dumps:
         dump.groups = [known.of(dump.rank, name) for name, _, _ in dump.table.groups]
     ended = timeouts.reopen(dumps)
@@ -212,7 +213,7 @@ def _stack(dump: Dump, calls: Sequence[Call]) -> Stack | None:
     return Stack("MainThread", frames, waiting.thread, main=True) if frames else None
 
 
-def _progress(dump: Dump, known: groups.Groups) -> list[Fact]:
+def _progress(dump: Dump, known: groups.DumpedGroups) -> list[Fact]:
     """How far the rank is. Sends and receives count as collectives there, so that groups with any say nothing."""
     named = {number: name for name, _, number in dump.table.groups}
     mixed = {dump.table.groups[row.group][0] for row in dump.table.rows if row.message}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,7 +21,6 @@ from ddpnb.reports import (
     pyspy,
     ras,
     script_checkpoints,
-    system,
     watchdog,
 )
 from ddpnb.reports.facts import NOBODY, Ended, Extent, Fact, Found, Identity, Message
@@ -44,13 +44,14 @@ class Format:
 
 
 _MOST_FACTS = 200_000
+_DEVICE = re.compile(r"\b(?:CUDA|HIP) error: (?!out of memory)")  # after which the process is aborted as it ends
 TEXT = tuple(
     Format(module.NAME, module.MARKS, module.read)
     for module in (
         debug_pages,
         watchdog,
         desync,
-        system,  # what it says of a process is the cause of what a launcher says of it
+        messages,  # what the kernel says of a process is the cause of what a launcher says of it
         exceptions,
         launchers,
         mismatches,
@@ -59,7 +60,6 @@ TEXT = tuple(
         pyspy,
         faulthandler_dumps,
         script_checkpoints,
-        messages,
     )
 )
 
@@ -121,8 +121,9 @@ def _with_ranks(found: Sequence[tuple[str, Fact]]) -> list[tuple[str, Fact]]:
     nobody = [fact for fact in ended if fact.speaker == NOBODY and fact.ending.how == "raised"]
     said = {fact.text: fact.speaker for _, fact in found if isinstance(fact, Message) and fact.speaker.rank is not None}
     speakers = {id(fact): said[fact.ending.message] for fact in nobody if fact.ending.message in said}
+    codes = (1, -signal.SIGABRT) if all(_DEVICE.search(fact.ending.message) for fact in nobody) else (1,)
     failed = {
-        fact.speaker.rank: fact.speaker for fact in ended if fact.ending.code == 1 and fact.speaker.rank is not None
+        fact.speaker.rank: fact.speaker for fact in ended if fact.ending.code in codes and fact.speaker.rank is not None
     }
     known = {fact.speaker.rank for fact in ended if fact.ending.how == "raised"}
     if len(set(map(_plain, nobody))) == 1 and len(failed) == len(nobody) and not known & set(failed) and not speakers:
@@ -145,7 +146,8 @@ def _without_repeats(found: Sequence[tuple[str, Fact]]) -> Iterator[tuple[str, F
     raised = [fact for _, fact in found if isinstance(fact, Ended) and fact.ending.how == "raised"]
     ranks = {fact.speaker.rank for fact in raised} - {None}
     texts = [fact.text for _, fact in found if isinstance(fact, Message)]
-    repeated = _repeated([*texts, *(fact.ending.message for fact in raised)])
+    said = {fact.ending.message for fact in raised}
+    repeated = _repeated([*texts, *said]) | said
     for name, fact in found:
         if not isinstance(fact, Message) or not (fact.text in repeated or fact.speaker.rank in ranks):
             yield name, fact

@@ -116,9 +116,10 @@ def _announced(log: Log) -> Iterator[Fact]:
     for match in _ANNOUNCED.finditer(log.text):
         own = log.speaker_at(match.start()).rank
         rank = int(match[1])
-        sides = fingerprints.sides(f"Rank {rank} is running collective: {log.text[match.end() : match.end() + _AHEAD]}")
-        if own not in (None, rank) or not sides or not sides[0].seq:
-            continue  # the rank in brackets is that in the group
+        said = log.text[match.end() : match.end() + _AHEAD].partition("Running collective")[0]
+        sides = fingerprints.sides(f"Rank {rank} is running collective: {said}")
+        if own not in (None, rank) or not sides or not sides[0].seq or ")" not in said:
+            continue  # the rank in brackets is that in the group; or the line is cut
         signature = _signature(sides[0])
         calls.setdefault(rank, deque(maxlen=_LAST)).append(
             CallSeen(Speaker(rank), GroupName(rank=rank), sides[0].seq, signature, CallState.ISSUED)

@@ -295,11 +295,10 @@ def _signature(call: _Operations) -> Signature:
 def _waiting(members: list[_Communicator], group: GroupName) -> Iterator[Fact]:
     """Ranks that wait for others while a communicator is created, as far as the log has several ranks."""
     present = {own.rank for own in members}
-    absent = tuple(rank for rank in range(min(members[0].size, _MOST_RANKS)) if rank not in present)
-    missing = tuple(group.ranks[rank] for rank in absent) if group.ranks else ()
+    absent = len(present) < members[0].size  # the log does not say what those did of which it has no line
     for own in members:
         if absent and own.started and not own.completed:
-            yield Waiting(own.process.speaker, "ncclCommInitRank", missing)
+            yield Waiting(own.process.speaker, "ncclCommInitRank")
             if not own.calls:
                 # All ranks of a group create its communicator, at the latest in its first collective.
                 unnamed = Signature(UNNAMED, device="cuda")

@@ -22,12 +22,13 @@ _KNOWN = (
 )
 #: of the middle of a large log, the lines around these are read
 _WORDS = (
-    "raceback", "rror: ", "atchdog", "imed out", "imeout", "emory", "exitcode", "NCCL WARN", "call first", "NVRM", "MainThread", "grad for rank",
-    "by peer",
+    "raceback", "rror: ", "atchdog", "imed out", "imeout", "emory", "exitcode", "NCCL ", "call first", "NVRM", "MainThread", "grad for rank",
+    "by peer", "Killed", "signal ", "CHECKPOINT ", "operation counts",
 )  # fmt: skip
 _SPLIT = "Give its parts, one at a time (split -C 30M LOG)."
 _UNPACK = "Unpack it and give the files."
 _SECONDS, _LARGE, _BYTES_A_SECOND = 16, 64 << 20, 2 << 20  # of processor time for files of that size, and beyond it
+_A_FILE_S, _OFTEN_S = 0.02, 0.05
 
 
 class NothingKnown(UsageError):
@@ -87,13 +88,13 @@ def _of_log(
 ) -> list[Found]:
     """The facts of a log; what of it was not read is added to the notes."""
     middle = encodings.Middle(_WORDS, encoding)
-    beginning, end = file.ends(between=middle.add)
+    beginning, end = file.ends(files.FIRST, files.LAST, middle.add)
     found: list[Found] = []
-    for part in (beginning, middle.text, end):
+    for part in filter(None, (beginning, middle.text, end)):
         check()
-        text = logs.without_bars(encodings.decoded(part, encoding)) if part else ""
+        text = logs.without_bars(encodings.decoded(part, encoding))
         log = with_origin(logs.read(file.path, text), text, names, 1 if part is beginning else IN_THE_END)
-        found += formats.facts_of(log, check) if part else []
+        found += formats.facts_of(log, check)
     if middle.left_out:
         notes.append(
             f"What the middle of {arguments.short(file.path)} says: it is too large to be read as a whole. {_SPLIT}"
@@ -111,9 +112,19 @@ def _limit(paths: Sequence[str | os.PathLike[str]], files: Sequence[ReportFile])
         sum(file.size for file in files if file.size > 0),
         sum(os.path.getsize(path) for path in paths if os.path.isfile(path)),
     )
-    until = time.thread_time() + _SECONDS + max(0, size - _LARGE) / _BYTES_A_SECOND
+    until = (
+        time.thread_time()
+        + _SECONDS
+        + max(0, size - _LARGE) / _BYTES_A_SECOND
+        + sum(file.plain for file in files) * _A_FILE_S
+    )
+    asked = time.monotonic()
 
     def check() -> None:
+        nonlocal asked  # the time of a thread is slow to ask for
+        if time.monotonic() - asked < _OFTEN_S:
+            return
+        asked = time.monotonic()
         if time.thread_time() > until:
             shown = arguments.short(os.fsdecode(paths[0])) if len(paths) == 1 else f"{len(paths)} paths"
             raise UsageError(

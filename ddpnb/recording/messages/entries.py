@@ -15,7 +15,7 @@ from ddpnb.recording.messages.explained import Explained, Raised, blamed
 from ddpnb.recording.messages.sentences import Values, numbers, sentence, sentences
 
 _MOST = 64  # values of one kind in a message
-_INHERITED = ("code", "summary", "remedy", "evidence", "culprits", "missing", "tensors", "source")
+_INHERITED = ("code", "summary", "remedy", "evidence", "culprits", "missing", "tensors", "source", "process", "signal")
 
 
 @cache
@@ -46,6 +46,8 @@ class Entry:
     tensors: tuple[str, ...] = ()
     holds: Values = field(default_factory=dict[str, str])
     source: str = ""
+    process: str = ""
+    signal: str = ""
     versions: str = ""
     logged: tuple[str, ...] = ()
     pattern: tuple[str, ...] = ()
@@ -163,6 +165,8 @@ class Entry:
             values.get("hint"),
             holds,
             blamed({next(iter(holds)): Explained(self.code, "", holds=holds)}).sides if holds else (),
+            int(values.get(self.process) or 0),
+            self.signal,
         )
 
 

@@ -110,11 +110,9 @@ def explain_text(text: str) -> list[Explained]:
             summary = "" if explained.code == "DDP403" else explained.summary
             errors.setdefault((explained.code, summary), {})[rank] = explained
     codes = {code for code, _ in errors}
-    lines = [message for _, message in logged_messages(text)]
-    for line in reversed(list(dict.fromkeys(lines))[-_MOST_EXCEPTIONS:]):
-        explained = _explain(Raised.of(line))
-        # A log line repeats what its exception says.
-        if explained is not None and explained.code not in codes:
+    lines = {message: explained for _, message, explained in logged_messages(text)}
+    for explained in reversed(list(lines.values())[-_MOST_EXCEPTIONS:]):
+        if explained.code not in codes:  # a log line repeats what its exception says
             errors.setdefault((explained.code, explained.summary), {})[0] = explained
     if not errors and not exceptions:  # a message without its traceback
         explained = _explain(Raised.of(text.strip()))
@@ -122,8 +120,8 @@ def explain_text(text: str) -> list[Explained]:
     return [_together(by_rank) for by_rank in errors.values()]
 
 
-def logged_messages(text: str, some: Iterable[str] = ()) -> Iterator[tuple[int, str]]:
-    """(where it begins, the message) of the errors of a text that no exception contains, in its order.
+def logged_messages(text: str, some: Iterable[str] = ()) -> Iterator[tuple[int, str, Explained]]:
+    """(where it begins, the message, what it means) of the errors of a text that no exception contains, in its order.
 
     Args:
         text: of a log.
@@ -143,7 +141,9 @@ def logged_messages(text: str, some: Iterable[str] = ()) -> Iterator[tuple[int, 
         if explained is not None:
             whole = _FOLLOWING.split(text[start : end + _LONGEST_LINE], maxsplit=1)[0].strip()
             more = explain(whole)  # names of parameters may follow in the next lines
-            yield start, whole if more is not None and more != explained and more.code == explained.code else line
+            if more is not None and more != explained and more.code == explained.code:
+                line, explained = whole, more
+            yield start, line, explained
 
 
 def _together(by_rank: Mapping[int, Explained]) -> Explained:

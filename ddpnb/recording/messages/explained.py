@@ -32,6 +32,8 @@ class Explained:
     # Of a message that compares ranks: what each of them holds, the one that raised it first (THIS: it does not say which it is).
     holds: Mapping[int, str] = field(default_factory=dict[int, str])
     sides: tuple[tuple[int, ...], ...] = ()  # ranks that differ, and the message does not show who is at fault
+    process: int = 0  # the id of the process that a line of a log is about
+    signal: str = ""  # what ended that process
 
 
 THIS = -1  # the rank that raised a message, in ``Explained.holds``

@@ -17,7 +17,7 @@ _PREFIX = re.compile(
 )
 _FRAME = re.compile(r'\s{1,12}File "([^"\n]{1,1000})", line (\d{1,9})(?:, in (.{1,200}))?$')
 _HEAD = re.compile(r"((?:[A-Za-z_]\w{0,80}\.){0,8}[A-Za-z_]\w{0,80})(?:: ?(.*))?$", re.DOTALL)
-_KINDS = ("Error", "Exception", "Timeout", "Interrupt", "CollectiveMismatch")
+_KINDS = ("Error", "Exception", "Timeout", "Interrupt", "Iteration", "CollectiveMismatch")
 _START = re.compile(
     r"\s{0,12}(?:\w{1,20} )?Traceback \(most recent call last\)|-- Process \d{1,6} terminated with the following error"
 )
@@ -100,15 +100,16 @@ class _Stream:
         self._frames = [*self._frames[-_MOST_FRAMES:], frame] if len(self._frames) > 2 * _MOST_FRAMES else self._frames
         self._frames.append(frame)
 
-    @staticmethod
-    def _head(line: str) -> re.Match[str] | None:
+    def _head(self, line: str) -> re.Match[str] | None:
         head = _HEAD.match(line) if line[:1].isalpha() or line[:1] == "_" else None
         if head is None:
             return None
         module, _, name = head[1].rpartition(".")
         if name.startswith("nccl"):
             return None  # NCCL's name of an error, in the message of torch's
-        return head if name.endswith(_KINDS) or (module and name.endswith("error")) else None
+        below_frames = bool(self._frames) and self._message is None  # there the name of any class is an exception's
+        of_module = module and (name.endswith("error") or (below_frames and name[:1].isupper()))
+        return head if name.endswith(_KINDS) or of_module else None
 
     def close(self) -> None:
         if self._message is not None:

@@ -115,3 +115,9 @@ ValueError: bad
 """
     (error,) = read(log)
     assert [frame.user for frame in error.frames] == [True, False]
+
+
+def test_below_frames_the_name_of_any_class_is_that_of_an_exception():
+    text = 'Traceback (most recent call last):\n  File "t.py", line 4, in f\n    next(it)\npyarrow.lib.ArrowInvalid: no magic bytes\n'
+    (error,) = read(f"torch.nn.Linear: 3\n{text}")
+    assert (error.exception, error.message, error.frames[0].line) == ("pyarrow.lib.ArrowInvalid", "no magic bytes", 4)

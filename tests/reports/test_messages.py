@@ -1,6 +1,6 @@
 import pytest
 
-from ddpnb.reports import system
+from ddpnb.reports import messages
 from ddpnb.reports.facts import Ended, Message, Speaker
 from tests.reports.reading import NOISE, every, of, read
 
@@ -15,9 +15,9 @@ from tests.reports.reading import NOISE, every, of, read
     ],
 )
 def test_processes_that_the_kernel_killed(line):
-    (ended,) = of(Ended, read(system, NOISE + line + "\n" + NOISE))
+    (ended,) = of(Ended, read(messages, NOISE + line + "\n" + NOISE))
     assert (ended.speaker, ended.ending.code, ended.ending.how) == (Speaker(None, 4711), -9, "died")
-    assert ended.ending.message == line
+    assert (ended.ending.message, ended.at.number) == (line, 3)
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,8 @@ def test_processes_that_the_kernel_killed(line):
     ],
 )
 def test_errors_of_gpus(line, pid):
-    (message,) = of(Message, read(system, line))
-    assert (message.speaker.pid, message.text.startswith("NVRM: Xid")) == (pid, True)
+    (message,) = of(Message, read(messages, line))
+    assert (message.speaker.pid, "NVRM: Xid" in message.text) == (pid, True)
 
 
 def test_a_gpu_that_is_lost_when_the_driver_is_loaded():
@@ -39,7 +39,7 @@ def test_a_gpu_that_is_lost_when_the_driver_is_loaded():
         "         NVRM: fallen off the bus and is not responding to commands.\n"
     )
     (message,) = of(Message, every(NOISE + text))
-    assert message.text == "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus"
+    assert message.text.startswith("NVRM: fallen off the bus")
 
 
 def test_memory_errors_that_a_logger_wrote():
@@ -50,10 +50,11 @@ def test_memory_errors_that_a_logger_wrote():
     assert message.speaker.rank == 2
 
 
-def test_a_memory_error_with_its_traceback_is_said_once():
+@pytest.mark.parametrize("prefix", ["[rank2]: ", ""])
+def test_a_memory_error_with_its_traceback_is_said_once(prefix):
     text = (
-        '[rank2]: Traceback (most recent call last):\n[rank2]:   File "t.py", line 1, in f\n[rank2]:     x\n'
-        "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
+        f'{prefix}Traceback (most recent call last):\n{prefix}  File "t.py", line 1, in f\n{prefix}    x\n'
+        f"{prefix}torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"
     )
     facts = every(text)
     assert not of(Message, facts)
