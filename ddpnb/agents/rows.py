@@ -12,7 +12,6 @@ from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.parting import Parting
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.stacks import Frame
-from ddpnb.render.stacks import is_own
 from ddpnb.render.views.status import RankStatus
 from ddpnb.rules import catalogue
 from ddpnb.rules.catalogue import Page
@@ -82,7 +81,7 @@ def stack_rows(recording: Recording, ranks: Collection[int]) -> list[answers.Sta
 
 def _of_interest(frames: Sequence[Frame]) -> list[Frame]:
     """The frames of the program, the innermost first, and what the innermost of them called in libraries; none of ddpnb."""
-    inner = [frame for frame in reversed(frames) if not is_own(frame)]
+    inner = [frame for frame in reversed(frames) if not frame.own]
     below = next((at for at, frame in enumerate(inner) if frame.user), 0)
     called = inner[max(0, below - _LIBRARY) : below]
     return [*called, *(frame for frame in inner[below:] if frame.user or not below)][:_FRAMES]

@@ -24,7 +24,7 @@ from ddpnb.world.run import Run
 LOOK_S = 0.06  # between two looks at the boxes
 _HOST_S = 0.5  # between two looks at the processes; also how old a picture may get in which nothing is new
 # While no box has changed for some time: nothing is new, but what the processes use. What the user does is seen immediately.
-_CALM_S, _CALM_LOOK_S, _CALM_HOST_S = 3.0, 0.25, 3.0
+_CALM_S, _CALM_LOOK_S, _CALM_HOST_S = 3.0, (0.25, 0.5), (3.0, 10.0)  # the longer, the fewer
 _SLOWEST_S = 1.0  # between two pictures
 _CREDIT_S = 0.15  # of pictures that may be made at once, before the share counts
 _SHARE = 80  # pictures are made for no more than one part in so many of the time: the ranks may need every core
@@ -87,7 +87,7 @@ class _Look:
         self._before, self._shown_still = statuses, self._shown_still & still
         stands = allowed and any(self._observer.stands(rank) for rank in still - self._shown_still)
         state = statuses, running, self.run is not None and self.run.done
-        host = now - self._looked >= (_CALM_HOST_S if self.calm else _HOST_S)
+        host = now - self._looked >= self._pause(_HOST_S, *_CALM_HOST_S)
         if not (hurried or stands or (due and (host or state != self._shown))):
             return None
         self._shown_still = still
@@ -102,9 +102,14 @@ class _Look:
         return Picture(replace(recording, ranks=ranks), self.run, calls, fresh, lost, marks)
 
     @property
-    def calm(self) -> bool:
-        """Whether no box has changed for some time."""
-        return time.monotonic() - self._changed > _CALM_S
+    def pause_s(self) -> float:
+        """Until the next look at the boxes."""
+        return self._pause(LOOK_S, *_CALM_LOOK_S)
+
+    def _pause(self, usual: float, least: float, most: float) -> float:
+        """``usual``, until no box has changed for some time; from then on up to ``most``, the longer nothing is new."""
+        still_s = time.monotonic() - self._changed
+        return usual if still_s <= _CALM_S else min(most, least * max(1.0, still_s / 15))
 
     def has_outcome(self, ranks: Ranks) -> bool:
         """Whether a run began, ended or lost a rank since the last picture, or a rank left it; this reads no box."""
@@ -251,6 +256,6 @@ class Live:
                 beaten = now
                 with contextlib.suppress(Exception):  # the kernel may be ending; the next one may come through
                     self._beat()
-            calm = look is not None and look.calm
-            self._look_now.wait(_UNSEEN_S if unseen else _CALM_LOOK_S if calm else LOOK_S)
+            pause_s = LOOK_S if look is None else look.pause_s
+            self._look_now.wait(_UNSEEN_S if unseen else pause_s)
         self._beat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -14,6 +15,7 @@ MAX_THREADS, MAX_FRAMES, MAX_LOCALS, MAX_UNSEEN = 64, 64, 40, 16
 UNRECORDED_WORK = "a Work that is not recorded"  # of a call that did not pass the door, or of several that did together
 NOT_SHOWN = "not shown"  # a variable that there was no time to describe
 _TEXT, _PATH = 400, 4096  # characters
+_OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\](?!(?:faults|inject)[/\\])[\w/\\]+\.py$|^<ddpnb ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,11 @@ class Frame:
     @property
     def site(self) -> Site:
         return Site(self.file, self.line, self.function)
+
+    @property
+    def own(self) -> bool:
+        """Whether it is one of the recorder, in which a rank is held or waits, and not one of a fault."""
+        return _OWN.search(self.file) is not None
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Frame:

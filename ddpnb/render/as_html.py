@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ddpnb.recording.calls import Site
 from ddpnb.render import markup
@@ -21,6 +21,7 @@ from ddpnb.render.document import (
     Paragraph,
     Place,
     Prose,
+    Row,
     Rule,
     Source,
     Table,
@@ -67,7 +68,7 @@ def _block(block: Block, element: str) -> str:
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
         return f'<div class="scroll" tabindex="0"><table{given}>{body}</table></div>'
     if isinstance(block, Heading):
-        return f"<h4>{markup.text(block.words)}</h4>"
+        return f"<h3>{markup.text(block.words)}</h3>"
     if isinstance(block, Prose):
         return prose(block.markdown)
     if isinstance(block, Rule):
@@ -119,9 +120,12 @@ def _inline(one: Inline, widest: int = 0) -> str:
     return f"<{element}{markup.attributes({'class': one.role or None})}>{shown}</{element}>"
 
 
-def _row(row: Iterable[Inline | Cell], widest: int) -> str:
-    first, *rest = row
-    return f"<tr>{_cell(first, widest, scope='row')}{''.join(_cell(cell, widest) for cell in rest)}</tr>"
+def _row(row: Row | Sequence[Inline | Cell], widest: int) -> str:
+    row = row if isinstance(row, Row) else Row(row)
+    first, *rest = row.cells
+    given = {"class": "parts" if row.decides else None, "aria-current": "true" if row.current else None}
+    cells = f"{_cell(first, widest, scope='row')}{''.join(_cell(cell, widest) for cell in rest)}"
+    return f"<tr{markup.attributes({**given})}>{cells}</tr>"
 
 
 def _cell(cell: Inline | Cell, widest: int, scope: str = "") -> str:

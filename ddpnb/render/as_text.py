@@ -17,13 +17,14 @@ from ddpnb.render.document import (
     Items,
     Place,
     Prose,
+    Row,
     Rule,
     Source,
     Span,
     Table,
     Title,
 )
-from ddpnb.render.terminal import Line, Paragraph, Piece, Preformatted
+from ddpnb.render.terminal import Columns, Line, Paragraph, Piece
 from ddpnb.texts import printable, shortened
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def parts(blocks: Iterable[Block], indent: str = "", *, hangs: bool = False) -> 
         elif isinstance(block, Source):
             yield from _source(block, indent)
         elif isinstance(block, Table):
-            yield Preformatted(_table(block), indent)
+            yield Columns(_rows(block), indent, right=block.right, cut=block.cut)
         elif isinstance(block, Heading):
             yield Paragraph((block.words, "bold"), first=indent, rest=indent)
         elif isinstance(block, Prose):
@@ -117,17 +118,22 @@ def _words(one: Inline) -> str:
     return f"`{one.words}`" if isinstance(one, Code) else "" if isinstance(one, Icon) else one.words
 
 
-def _table(block: Table) -> str:
+def _rows(block: Table) -> list[list[str]]:
+    """The head and the rows, after a column of marks if any stands out."""
+    own = [row if isinstance(row, Row) else Row(row) for row in block.rows]
     rows = [
-        [_cell(cell, widest) for cell in row]
-        for row, widest in ((block.head, 0), *((row, block.widest) for row in block.rows))
+        [_cell(cell, 0) for cell in block.head],
+        *([_cell(cell, block.widest) for cell in row.cells] for row in own),
     ]
     kept = [number for number in range(len(rows[0])) if any(row[number] for row in rows if number < len(row))]
     rows = [[row[number] for number in kept if number < len(row)] for row in rows]
-    differs = [bool(row) and isinstance(row[0], Cell) and row[0].differs for row in block.rows]
-    if any(differs):
-        rows = [[mark, *row] for mark, row in zip(("", *("≠" * one for one in differs)), rows, strict=True)]
-    return terminal.table(rows, justify="right" if block.right else "left")
+    marks = ["", *map(_mark, own)]
+    return [[mark, *row] for mark, row in zip(marks, rows, strict=True)] if any(marks) else rows
+
+
+def _mark(row: Row) -> str:
+    first = row.cells[0] if row.cells else ""
+    return ">" if row.decides else "≠" if isinstance(first, Cell) and first.differs else ""
 
 
 def _cell(cell: Inline | Cell, widest: int) -> str:

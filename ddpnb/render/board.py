@@ -10,8 +10,8 @@ from ddpnb.recording.calls import NO_SITE, Call, CallState, runs
 from ddpnb.recording.events.runs import Checkpoint
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Recording
-from ddpnb.render import as_text, markup
-from ddpnb.render.document import Block, Cell, Drawn, Icon, Inline, Paragraph, Span, Table
+from ddpnb.render import as_html, as_text, markup
+from ddpnb.render.document import Block, Cell, Drawn, Heading, Icon, Inline, Paragraph, Place, Span, Table
 from ddpnb.render.rank_states import DEAD, FAILED, LOOKS, Look
 from ddpnb.render.views.board import Tile
 from ddpnb.texts import printable, relative
@@ -208,18 +208,24 @@ def detail(recording: Recording, rank: int | None) -> str:
     if record is None:
         return ""
     rows = [
-        f'<tr><td class="wide">{markup.text(one.title, 80)}</td><td>{markup.text(one.group, 80)}</td><td>{markup.text(one.signature, 120)}</td>'
-        f'<td>{one.state.name.lower()}</td><td class="wide">{_took(one, recording.taken_ns)}</td>'
-        f"<td>{markup.place(one.site)} {markup.text(one.site.function, 40)}</td></tr>"
+        (
+            one.title[:80],
+            str(one.group)[:80],
+            str(one.signature),
+            one.state.name.lower(),
+            Cell((Drawn(_took(one, recording.taken_ns)),), role="wide"),
+            Cell((Place(one.site), f" {one.site.function[:40]}")),
+        )
         for one in reversed(record.calls[-_CALLS:])
     ]
-    calls = markup.table(f"last calls of rank {rank}", ("call", "group", "signature", "state", "took", "line"), rows)
-    calls = calls if rows else '<p class="faint">no collective recorded</p>'
+    head = ("call", "group", "signature", "state", "took", "line")
+    calls: Block = Table(f"last calls of rank {rank}", head, rows, widest=120)
+    calls = calls if rows else Paragraph("no collective recorded", kind="faint")
     others = [event for event in record.history if not isinstance(event, Checkpoint)]
     events = ", ".join(f"{event.title} ({event.state})" for event in others[-6:])
     passed = "; ".join(map(checkpoints.with_line, checkpoints.passed(record)[-6:]))
-    said = "".join(f'<p class="faint">{markup.text(words, 600)}</p>' for words in (events, passed) if words)
-    return f"<h3>Rank {rank}: its last calls</h3>{calls}{said}"
+    said = [Paragraph(words[:600], kind="faint") for words in (events, passed) if words]
+    return as_html.html(Heading(f"Rank {rank}: its last calls"), calls, *said)
 
 
 def _took(one: Call, now_ns: int) -> str:

@@ -121,18 +121,28 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a table that stands out: it ``decides``, as a line of a source does, or is the ``current`` one."""
+
+    cells: Sequence[Inline | Cell]
+    decides: bool = False
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows below a head; the first cell of a row names it. ``widest``: characters of a cell.
 
-    In text, columns in which nothing is written are left out.
+    In text, columns in which nothing is written are left out, and the last one is cut where the line ends if it is ``cut``.
     """
 
     label: str
     head: Sequence[Inline | Cell]
-    rows: Sequence[Sequence[Inline | Cell]]
+    rows: Sequence[Row | Sequence[Inline | Cell]]
     kind: str = "mono"
     widest: int = 0
     right: bool = False  # numbers, in text
+    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
 from ddpnb.recording.timing.account import account
-from ddpnb.render import answers, controls, markup
+from ddpnb.render import answers, as_html, controls, document, markup
 from ddpnb.render.answers import Answer
-from ddpnb.render.document import Table
+from ddpnb.render.document import Cell, Code, Drawn, Icon, Span, Table
 from ddpnb.render.views.run_differences import Difference
 
 _CODES = 4  # findings of a row
@@ -44,9 +44,8 @@ def history(
     """
     if not rows:
         return '<p class="faint">Nothing has run yet.</p>'
-    lines = "".join(_row(row, shown) for row in reversed(rows))
     heads = ("run", "what ran", "began", "took", "outcome", "findings", "")
-    listed = markup.table("last runs", heads, [lines], kind="")
+    listed = as_html.html(Table("last runs", heads, [_row(row, shown) for row in reversed(rows)], "", 200))
     now = markup.button("show the ranks now", "show run", enabled=shown is not None, number="")
     options = [(str(row.number), f"{row.number}: {row.what[:40]}") for row in rows if row.seconds is not None]
     first, second = compared or tuple(int(number) for number, _ in (options[-2:] + options[-1:])[:2]) or (0, 0)
@@ -59,20 +58,21 @@ def history(
     return f'{listed}<div class="row" style="margin-top:6px">{now}</div>{form}{answers.html(answer)}'
 
 
-def _row(row: Row, shown: int | None) -> str:
+def _row(row: Row, shown: int | None) -> document.Row:
     image, role, words = controls.look(row.outcome)
     codes = "; ".join(row.findings[:_CODES]) + f"; and {len(row.findings) - _CODES} more" * (len(row.findings) > _CODES)
-    took = markup.span(row.seconds) if row.seconds is not None else "runs"
-    here = row.number == shown
-    button = markup.button(
-        "shown" if here else "show", "show run", enabled=not here and row.seconds is not None, number=row.number
+    here, ended = row.number == shown, row.seconds is not None
+    button = markup.button("shown" if here else "show", "show run", enabled=not here and ended, number=row.number)
+    cells = (
+        str(row.number),
+        Code(row.what[:80]),
+        Cell((row.began,), role="wide"),
+        Cell((markup.span(row.seconds) if row.seconds is not None else "runs",), role="wide"),
+        Cell((Icon(image, role), Span(words, role)), role="wide"),
+        codes,
+        Drawn(button),
     )
-    return (
-        f'<tr{markup.attributes({"aria-current": "true" if here else None})}><th scope="row">{row.number}</th><td><code>{markup.text(row.what, 80)}</code></td>'
-        f'<td class="wide">{markup.text(row.began)}</td><td class="wide">{took}</td>'
-        f'<td class="wide"><span class="{role}">{markup.icon(image)} {markup.text(words)}</span></td>'
-        f"<td>{markup.text(codes, 200)}</td><td>{button}</td></tr>"
-    )
+    return document.Row(cells, current=here)
 
 
 def comparison(

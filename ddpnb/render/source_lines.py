@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments, phrases
 from ddpnb.recording.calls import Site
 from ddpnb.recording.recording import Recording
-from ddpnb.render import markup, terminal
-from ddpnb.render.terminal import Paragraph, output
+from ddpnb.render import markup
+from ddpnb.render.document import Block, Cell, Drawn, Icon, Inline, Items, Paragraph, Place, Row, Span, Table
+from ddpnb.render.shown import Shown
 from ddpnb.render.views.folded import Fold, folded
 from ddpnb.render.views.run_parts import WHOLE
 from ddpnb.render.views.source_lines import FILES, SourceLine, SourceView, source_view
 from ddpnb.texts import one_line, printable, shortened
 
 _COLUMNS = 8  # ranks with a column of their own; of more, their number is shown
-_LINES = 40  # of a file in a terminal
-_ROWS = 200  # in a notebook
+_LINES = 40  # that are shown, about
+_ROWS = 200  # of a whole file
 _CODE = 300  # characters of a line
-_LEAST = 24  # columns for code in a terminal
 _WORDS = 60
 RAN, NOT, UNSURE = "●", "·", "?"
 _MEANING = {RAN: "ran", NOT: "did not run", UNSURE: "not known"}
 
 
-class SourceLines(SourceView):
+class SourceLines(Shown, SourceView):
     """Which ranks ran which line of a file, as ``lines()`` returns it; it shows itself as text and in a notebook.
 
     ``rows`` are its lines: each has ``number``, ``text``, ``ranks`` (that ran it), ``others`` (that did not) and
@@ -35,14 +35,10 @@ class SourceLines(SourceView):
     """
 
     __slots__ = ()
+    _label = "executed lines"
 
-    def __str__(self) -> str:
-        return text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return markup.standalone(html(self), "executed lines")
+    def _document(self) -> list[Block]:
+        return document(self)
 
 
 def lines(recording: Recording, file: str | None = None, window: int | str = -1) -> SourceLines:
@@ -73,7 +69,53 @@ def lines(recording: Recording, file: str | None = None, window: int | str = -1)
     return SourceLines(**{one.name: getattr(view, one.name) for one in dataclasses.fields(SourceView)})
 
 
-def _cells(view: SourceView, row: SourceLine) -> list[str]:
+def document(view: SourceView, *, whole: bool = False) -> list[Block]:
+    """The lines that matter as a table with a legend; ``whole``: all lines of the file."""
+    notes = [Items([Paragraph(note[:500]) for note in view.notes], kind="faint")] if view.notes else []
+    if not view.file:
+        return [*notes]
+    shown: list[SourceLine | Fold] = list(view.rows[:_ROWS]) if whole else folded(view.rows, _LINES)
+    if whole and len(view.rows) > _ROWS:
+        shown += folded(view.rows[_ROWS:], _ROWS)
+    apart, verdict = _verdict(view)
+    icon, role = ("warning", "warning") if apart else ("done", "ok")
+    said = (": ", Icon(icon, role), Span(verdict, role)) if verdict else ()
+    label = f"executed lines of {one_line(view.file, 100)}"
+    head = ("line", *_heads(view), "which ranks", "code")
+    table = Table(label, head, [_row(view, row) for row in shown], kind="mono ran", cut=True)
+    return [Paragraph(Span(heading(view), strong=True), *said), table, _legend(view, apart), *notes]
+
+
+def _row(view: SourceView, row: SourceLine | Fold) -> Row:
+    if isinstance(row, Fold):
+        return Row(("…", *[""] * (len(_heads(view)) + 1), Span(str(row), "faint")))
+    code = Drawn(markup.source_line(row.text), printable(row.text[:_CODE].expandtabs(4)).replace("\n", " "))
+    apart = (_symbol("▶", "", "only some ranks"), " ") if row.only_some else ()
+    return Row(
+        (
+            Cell((*apart, Place(Site(view.file, row.number, ""), str(row.number)))),
+            *(Cell((_symbol(mark, mark, _MEANING.get(mark, "")),), role="mark") for mark in _marks(view, row)),
+            shortened(_said(view, row), _WORDS),
+            Cell((code,), role="code"),
+        ),
+        decides=row.only_some,
+    )
+
+
+def _symbol(mark: str, words: str, meaning: str) -> Drawn:
+    given = markup.attributes({"role": "img" if meaning else None, "aria-label": meaning or None})
+    return Drawn(f"<span{given}>{mark}</span>", words)
+
+
+def _legend(view: SourceView, apart: int) -> Paragraph:
+    marks = [RAN, NOT, *([UNSURE] if view.unsure else [])] if len(view.ranks) <= _COLUMNS else []
+    keys: list[tuple[Inline, str]] = [(mark, _MEANING[mark]) for mark in marks]
+    keys += [(Drawn("▶", ">"), "only some ranks ran it")] if apart else []
+    parts = [(", " if number else "", mark, f" {words}") for number, (mark, words) in enumerate(keys)]
+    return Paragraph(*itertools.chain(*parts), kind="faint")
+
+
+def _marks(view: SourceView, row: SourceLine) -> list[str]:
     """A mark for each rank; of many ranks, how many ran the line; nothing where there is no code."""
     if not row.code:
         return [""] * (len(view.ranks) if len(view.ranks) <= _COLUMNS else 1)
@@ -104,116 +146,13 @@ def _verdict(view: SourceView) -> tuple[int, str]:
     return 0, "" if len(view.ranks) < 2 or view.unsure else f"{phrases.ranks(view.ranks)} ran the same lines"
 
 
-# -- plain text
-
-
-def text(view: SourceView, *, width: int | None = None) -> str:
-    """The lines that matter, with a legend; ends without a newline."""
-    parts: list[str] = []
-    if view.file:
-        parts.append(_table(view, folded(view.rows, _LINES), terminal.columns(width)))
-        marks = [RAN, NOT, *([UNSURE] if view.unsure else [])] if len(view.ranks) <= _COLUMNS else []
-        keys = [f"{mark} {_MEANING[mark]}" for mark in marks]
-        apart, told = _verdict(view)
-        keys += ["> only some ranks ran it"] if apart else [told] if told else []
-        parts.append("  " + "   ".join(keys))
-    parts += [output(Paragraph(note, first="- ", rest="  "), width=width) for note in view.notes]
-    return "\n".join(parts)
-
-
-def _table(view: SourceView, shown: list[SourceLine | Fold], width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    rows = [one for one in shown if isinstance(one, SourceLine)]
-    digits = max((len(str(row.number)) for row in rows), default=1)
-    heads = _heads(view)
-    cell = max(map(len, (*heads, *(mark for row in rows for mark in _cells(view, row)))))
-    marks = " ".join(head.rjust(cell) for head in heads)
-    said = max((len(shortened(_said(view, row), _WORDS)) for row in rows), default=0)
-    room = max(_LEAST, width - len(marks) - said - digits - 10)
-    code = max((min(room, cell_len(_code(row))) for row in rows), default=0)
-    head, label, left = heading(view), "ran: ", 4 + digits + code + 2
-    found: list[str] = []
-    if cell_len(head) + 2 + len(label) > width - len(marks) - said - 3:  # too long to stand beside the ranks
-        found, head = [head], ""
-    left = max(left, cell_len(head) + 2 + len(label))
-    found.append(set_cell_size(head, left - len(label)) + label + marks)
-    for one in shown:
-        if isinstance(one, Fold):
-            found.append(f"  {'':{digits}}  {one}")
-            continue
-        mark = ">" if one.only_some else " "
-        line = _code(one)
-        line = set_cell_size(line, left - digits - 6 - 1) + "…" if cell_len(line) > left - digits - 6 else line
-        start = set_cell_size(f"{mark} {one.number:>{digits}}  {line}", left)
-        found.append(
-            f"{start}{' '.join(c.rjust(cell) for c in _cells(view, one))}   {shortened(_said(view, one), _WORDS)}"
-        )
-    return "\n".join(line.rstrip() for line in found)
-
-
-def _code(row: SourceLine) -> str:
-    return printable(row.text[:_CODE].expandtabs(4)).replace("\n", " ")
-
-
 def heading(view: SourceView) -> str:
     """``train.py, since all_reduce #57 (ranks 0-3)``"""
     return f"{one_line(view.file, 100)}, {one_line(view.title, 100)} ({phrases.ranks(view.ranks)})"
 
 
-# -- HTML
-
-
-def html(view: SourceView, *, choices: bool = False, whole: bool = False) -> str:
-    """The same as a table.
-
-    Args:
-        view: what is shown.
-        choices: with lists of files and parts of the run to choose from, which send ``lines``.
-        whole: all lines of the file, instead of those that matter.
-    """
-    notes = "".join(f'<li class="faint">{markup.text(note, 500)}</li>' for note in view.notes)
-    below = f'<ul aria-label="notes">{notes}</ul>' if notes else ""
-    if not view.file:
-        return below
-    form = _form(view, whole=whole) if choices else ""
-    apart, told = _verdict(view)
-    image, role = ("warning", "warning") if apart else ("done", "ok")
-    verdict = f' <span class="{role}">{markup.icon(image)} {told}</span>' if told else ""
-    said = f"<p><b>{markup.text(heading(view))}</b>{verdict}</p>"
-    shown: list[SourceLine | Fold] = list(view.rows[:_ROWS]) if whole else folded(view.rows, _ROWS)
-    if whole and len(view.rows) > _ROWS:
-        shown += folded(view.rows[_ROWS:], _ROWS)
-    heads = ("line", *_heads(view), "which ranks", "code")
-    rows = list(_html_rows(view, shown, len(heads)))
-    table = markup.table(f"executed lines of {one_line(view.file, 100)}", heads, rows, kind="mono ran")
-    marks = (RAN, NOT, *((UNSURE,) if view.unsure else ()))
-    keys = [f"{mark} {_MEANING[mark]}" for mark in marks] if len(view.ranks) <= _COLUMNS else []
-    keys += ["▶ only some ranks ran it"] if apart else []
-    legend = " &nbsp; ".join(keys)
-    return f'{form}{said}{table}<p class="faint">{legend}</p>{below}'
-
-
-def _html_rows(view: SourceView, shown: list[SourceLine | Fold], columns: int) -> Iterator[str]:
-    for one in shown:
-        if isinstance(one, Fold):
-            yield f'<tr><td colspan="{columns}" class="faint">{markup.text(str(one))}</td></tr>'
-            continue
-        kind, apart = ("parts", f"{_symbol('▶', 'only some ranks')} ") if one.only_some else (None, "")
-        cells = "".join(f'<td class="mark">{_symbol(mark, _MEANING.get(mark))}</td>' for mark in _cells(view, one))
-        yield (
-            f"<tr{markup.attributes({'class': kind})}>"
-            f'<th scope="row">{apart}{markup.place(Site(view.file, one.number, ""), str(one.number))}</th>'
-            f'{cells}<td>{markup.text(_said(view, one))}</td><td class="code">{markup.source_line(one.text)}</td></tr>'
-        )
-
-
-def _symbol(mark: str, meaning: str | None) -> str:
-    return f'<span role="img" aria-label="{meaning}">{mark}</span>' if meaning else mark
-
-
-def _form(view: SourceView, *, whole: bool) -> str:
-    """What can be chosen: files and parts by their place in the lists, and whether all lines are shown."""
+def form(view: SourceView, *, whole: bool) -> str:
+    """What can be chosen, with the action ``lines``: files and parts by their place in the lists, and whether all lines are shown."""
     apart = set(view.parting)
     files = [
         (str(number), one_line(file, 100) + (" (ranks part)" if file in apart else ""))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,7 +21,6 @@ from ddpnb.texts import relative
 _LONGEST = 200  # characters of a file's name
 _FUNCTION = 80  # of a function's
 _PATH = 1000  # and of a path
-_OWN = re.compile(r"/ddpnb/recorder/(?!faults/|inject/)[\w/]+\.py$")
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
@@ -143,11 +141,6 @@ def _frame(frame: Frame) -> tuple[Inline, ...]:
     return f"{function}  ", Place(frame.site, f"{relative(frame.file)[-_LONGEST:]}:{frame.line}")
 
 
-def is_own(frame: Frame) -> bool:
-    """Whether it is a frame of the recorder, in which a rank is held or waits."""
-    return _OWN.search(frame.file) is not None
-
-
 def _of_interest(chain: list[Branch]) -> tuple[list[Branch], tuple[int, int]]:
     """The frames to show, and after which of them how many library frames are left out."""
     user = max((number for number, branch in enumerate(chain) if branch.frame.user), default=-1)
@@ -198,7 +191,7 @@ def _chooser(frame: Frame, rank: int, number: int, *, chosen: bool) -> str:
 
 def _between(library: Sequence[Frame]) -> list[str]:
     """Frames of libraries that follow one another: the innermost, and how many more; without those in which ddpnb holds a rank."""
-    ours = max((number for number, frame in enumerate(library) if is_own(frame)), default=-1)
+    ours = max((number for number, frame in enumerate(library) if frame.own), default=-1)
     library = library[ours + 1 :]
     if not library:
         return []

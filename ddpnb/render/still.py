@@ -159,7 +159,7 @@ def _below(recording: Recording, diagnosis: Diagnosis) -> Iterator[str]:
             except UsageError:
                 continue
             title = f"Source: {view.file or 'not recorded'}"
-            yield markup.folded(title, source_lines.html(view), opened=file in first.parting)
+            yield markup.folded(title, as_html.html(*source_lines.document(view)), opened=file in first.parting)
     if recording.startup is not None:
         yield markup.folded("Start-up, step by step", as_html.html(*startup.document(recording.startup)))
     written = {rank: cells.Output(as_seen(record.output)) for rank, record in sorted(recording.ranks.items())}

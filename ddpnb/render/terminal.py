@@ -78,14 +78,15 @@ class Line:
         yield text
 
 
-class Preformatted:
-    """Lines for ``output`` that are as they are, each after ``indent``."""
+class Columns:
+    """A ``table`` for ``output``, each line after ``indent``; ``cut``: it is no wider than the output."""
 
-    def __init__(self, lines: str, indent: str = "") -> None:
-        self._lines, self._indent = lines, indent
+    def __init__(self, rows: Sequence[Sequence[str]], indent: str, *, right: bool, cut: bool) -> None:
+        self._rows, self._indent, self._right, self._cut = rows, indent, right, cut
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        for line in self._lines.split("\n"):
+        width = options.max_width - len(self._indent) if self._cut else _UNLIMITED
+        for line in table(self._rows, justify="right" if self._right else "left", width=width).split("\n"):
             text = _text(f"{self._indent}{line}")
             text.no_wrap = True
             yield text

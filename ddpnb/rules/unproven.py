@@ -6,7 +6,6 @@ the given patience, and with one without end. What only the first answer holds i
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from ddpnb.recording import phrases
@@ -20,7 +19,6 @@ from ddpnb.rules.hangs.blocked import may_be_unseen
 from ddpnb.rules.outcome import outcome_of
 from ddpnb.rules.rule import say, waited_for
 
-_OWN = re.compile(r"[/\\]ddpnb[/\\]recorder[/\\]|^<ddpnb ")
 _ELSEWHERE = (RankState.BLOCKED, RankState.UNRESPONSIVE)
 
 
@@ -92,7 +90,7 @@ def sentence(recording: Recording, finding: Finding) -> str:
 def _called(record: RankRecord) -> str:
     """The function that the rank's innermost line of the user's code called, such as ``subprocess.run``."""
     stack = record.main_stack
-    frames = [frame for frame in stack.frames if not _OWN.search(frame.file)] if stack is not None else []
+    frames = [frame for frame in stack.frames if not frame.own] if stack is not None else []
     last = max((place for place, frame in enumerate(frames) if frame.user), default=-1)
     if last < 0 or last + 1 >= len(frames):
         return ""

@@ -273,8 +273,10 @@ class LiveRanks:
 
         Example:
             >>> world.lines()
-            train.py, since all_reduce #57 (ranks 0-3)   ran: 0 1 2 3
-            > 41              return                          · ● · ·   only rank 1
+            train.py, since all_reduce #57 (ranks 0-3): only some ranks ran one line
+               line  0  1  2  3  which ranks  code
+            >   41   ·  ●  ·  ·  only rank 1      return
+            ● ran, · did not run, > only some ranks ran it
         """
         return self._inspection.lines(file, window)
 

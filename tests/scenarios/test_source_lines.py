@@ -50,7 +50,7 @@ def test_ranks_that_part_in_a_helper(world, tmp_path, monkeypatch):
     (parted,) = [row for row in run.lines("checks_of_lines.py", "run").rows if row.only_some]
     assert parted.text.strip() == "return True"
     shown = str(run.lines())
-    assert "ran: 0 1" in shown and "only rank" in shown
+    assert "only rank" in shown
     parts = str(run.partings)
     assert parts.startswith("Ranks part at a decision: train_of_lines.py:10")
     assert (

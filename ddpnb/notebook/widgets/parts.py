@@ -12,6 +12,7 @@ from ddpnb.notebook.widgets.view import Action
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.recording import Recording
 from ddpnb.render import board, card, markup, source_lines
+from ddpnb.render.document import Drawn
 from ddpnb.render.views import board as boards
 from ddpnb.render.views.source_lines import SourceView, source_view
 
@@ -95,7 +96,8 @@ class Source(Fragment):
             self._file, self._window = None, -1
             view = source_view(recording)
         self._recording, self._view = recording, view
-        self.show(source_lines.html(view, choices=True, whole=self._whole), source_lines.text(view))
+        form = source_lines.form(view, whole=self._whole) if view.file else ""
+        self.show_blocks(Drawn(form), *source_lines.document(view, whole=self._whole))
 
     def _choose(self, action: str, values: Mapping[str, str]) -> None:
         if self._recording is None or self._view is None:

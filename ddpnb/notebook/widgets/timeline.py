@@ -46,6 +46,7 @@ class Timeline(View):
         "lanes.js",
         "chosen.js",
         "painting.js",
+        "pixels.js",
         "overlays.js",
         "elements.js",
         "timeline.js",

@@ -46,8 +46,11 @@ def merge(recording: Recording) -> tuple[Branch, ...]:
 
 
 def _from_user(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-    first = next((number for number, frame in enumerate(frames) if frame.user), 0)
-    path = frames[first:]
+    """Without what ddpnb puts between a call and what it calls, or in which it holds a rank."""
+    users = [number for number, frame in enumerate(frames) if frame.user] or [0]
+    inner = frames[users[-1] :]
+    held = next((number for number, frame in enumerate(inner) if frame.own and not frame.file.startswith("<")), None)
+    path = tuple(frame for frame in (*frames[users[0] : users[-1]], *inner[:held]) if not frame.own)
     return path if len(path) <= _OUTERMOST + _INNERMOST else path[:_OUTERMOST] + path[-_INNERMOST:]
 
 

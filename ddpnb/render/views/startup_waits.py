@@ -74,7 +74,7 @@ def _why(state: StartupState, rank: int, step: str) -> str:
     if failed is not None:
         return f" (failed at {failed})"
     if state.at(rank, step).state == "running":
-        return f" (it is at {state.at(rank, 'environment').facts.get('address', 'another address')})"
+        return f" (rank {rank} is at {state.at(rank, 'environment').facts.get('address', 'another address')})"
     return ""
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ddpnb.recording.findings import Finding
-from ddpnb.render import card, controls, markup
+from ddpnb.render import as_html, card, controls, markup
+from ddpnb.render.document import Cell, Code, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.studies.bisection import words
 from ddpnb.studies.bisection.search import Search, SearchResult, Trial
 from ddpnb.studies.bisection.space import Probe, RangeSpace
@@ -94,11 +95,9 @@ def choose(
     """
     rows = [_row(number, one, ticked=True) for number, one in enumerate(proposed)]
     rows += [_row(number, one, ticked=False) for number, one in enumerate(suggested, len(proposed))]
-    table = (
-        markup.table("what to vary", ("vary", "option", "fails with", "harmless value", "note"), rows, kind="")
-        if rows
-        else '<p class="faint">The command has no options to vary: choose something below.</p>'
-    )
+    listed = Table("what to vary", ("vary", "option", "fails with", "harmless value", "note"), rows, "", 80)
+    none = Paragraph("The command has no options to vary: choose something below.", kind="faint")
+    table = as_html.html(listed if rows else none)
     more = (
         '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps, ranks</summary><div class="row">'
         + markup.field("environment variables", "env", hint="NCCL_P2P_DISABLE=1|", size=28)
@@ -120,18 +119,15 @@ def choose(
     return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{controls.message(said, bad=bad)}'
 
 
-def _row(number: int, one: Varied, *, ticked: bool) -> str:
+def _row(number: int, one: Varied, *, ticked: bool) -> list[Inline | Cell]:
     box = markup.attributes({"type": "checkbox", "name": f"on:{number}", "value": "1", "checked": ticked})
     label = markup.attributes({"aria-label": f"vary {one.name}"})
     name = markup.attributes({"aria-label": f"harmless value of {one.name}"})
     value = markup.attributes({"name": f"harmless:{number}", "value": one.harmless or "", "size": 10})
     harmless = f'<input{name}{value} placeholder="left out">' if one.failing is not None else "left out"
     note = "" if ticked else "not on the command line: its default"
-    failing = markup.text(one.failing, 60) if one.failing is not None else "there"
-    return (
-        f"<tr><td><input{box}{label}></td><td><code>{markup.text(one.name, 80)}</code></td><td>{failing}</td>"
-        f'<td>{harmless}</td><td class="faint">{note}</td></tr>'
-    )
+    vary = Drawn(f"<input{box}{label}>")
+    return [vary, Code(one.name), "there" if one.failing is None else one.failing, Drawn(harmless), Span(note, "faint")]
 
 
 # -- the search
@@ -228,10 +224,10 @@ def probes(search: Search) -> str:
     if not isinstance(space, RangeSpace) and len(space.names) <= _COLUMNS:
         columns = space.names
     rows = [_probe(number, one, search, columns) for number, one in enumerate(search.trials, 1)]
-    return markup.table("probes", ("probe", *columns, "answer", "seconds", "reason"), rows, kind="")
+    return as_html.html(Table("probes", ("probe", *columns, "answer", "seconds", "reason"), rows, "", 200))
 
 
-def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> str:
+def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> list[Inline | Cell]:
     if one.probe.at is not None:
         cells = [str(one.probe.at)[:12]]
     elif columns == ("on",):
@@ -240,13 +236,9 @@ def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> s
         cells = ["on" if name in one.probe.on else "-" for name in columns]
     image, role = _ANSWERS[one.answer]
     code = f" {one.code}" if one.code else ""
-    answer = f'<span class="{role}">{markup.icon(image)}</span> {markup.text(words.WORDS[one.answer] + code)}'
-    shown = "".join(f"<td>{markup.text(cell, 200)}</td>" for cell in cells)
-    why = markup.text(one.reason, _REASON) if one.answer != "bad" else ""
-    seconds = f"{one.seconds:.1f}" if one.seconds else ""
-    return (
-        f'<tr><td>{number}</td>{shown}<td class="wide">{answer}</td><td>{seconds}</td><td class="faint">{why}</td></tr>'
-    )
+    answer = Cell((Icon(image, role), f"{words.WORDS[one.answer]}{code}"), role="wide")
+    why = one.reason[:_REASON] if one.answer != "bad" else ""
+    return [str(number), *cells, answer, f"{one.seconds:.1f}" if one.seconds else "", Span(why, "faint")]
 
 
 def result(shown: Searching) -> str:

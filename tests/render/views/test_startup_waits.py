@@ -56,7 +56,7 @@ def test_a_dead_rank_is_waited_for():
 
 def test_one_that_looks_at_another_address_does_not_come():
     found = state("store", "store", addresses=[(0, "a:1"), (1, "a:2")])
-    assert startup_waits.needs(found, 0) == (1,) and "it is at a:2" in startup_waits.sentence(found, 0)
+    assert startup_waits.needs(found, 0) == (1,) and "(rank 1 is at a:2" in startup_waits.sentence(found, 0)
 
 
 def test_where_all_have_stopped():

@@ -120,3 +120,40 @@ export function aboutInterval(store, { begin, end }, now) {
     table("calls by operation", ["operation", "calls", "bytes of all ranks"], operations),
   ];
 }
+
+/** The elements of a time line, in its ``body``. */
+export function stage() {
+  const note = make("span", { class: "faint" });
+  const buttons = {
+    in: button("in", "zoom in (w)"), out: button("out", "zoom out (s)"),
+    fit: button("fit", "show all", "all"), follow: button("follow", "follow the newest calls", "follow"),
+  };
+  const searched = make("input", { type: "search", placeholder: "all_reduce #735", "aria-label": "search for a call", title: "an operation, a number, or both; Enter: the next one (/)" });
+  const count = make("span", { class: "faint count", role: "status" });
+  const hits = { previous: button("previous", "previous call found"), next: button("next", "next call found") };
+  const looking = make("div", { class: "row looking", role: "search" }, searched, hits.previous, hits.next, count);
+  const signs = legend();
+  const canvas = make("canvas", {
+    tabindex: "0", role: "application",
+    "aria-label": "time line: left and right select a call, up and down a rank, with Shift an interval; w and s zoom, a and d move, / searches, Escape ends a selection",
+  });
+  const tip = make("div", { class: "tip", hidden: "" });
+  const spoken = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
+  const empty = make("p", { class: "faint", text: "no collective recorded" });
+  const lanes = make("div", { class: "lanes" }, canvas, tip);
+  const close = button("close", "close what was chosen");
+  const about = make("div");
+  const beside = make("div", { class: "beside", role: "region", "aria-label": "what was chosen", hidden: "" }, close, about);
+  const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
+    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking, ...Object.values(buttons), signs.toggle), signs.row, empty,
+    make("div", { class: "stage" }, lanes, beside), spoken);
+  return { body, canvas, tip, lanes, beside, about, buttons, hits, searched, count, looking, signs, note, empty, spoken, close };
+}
+
+/** What is said of the call under the pointer. @param {ReturnType<typeof describe>} about */
+export function aboutHovered(about) {
+  const lines = [[about.marked, "error"], [about.times, ""], [about.signature, "mono"], [about.site, "mono faint"]];
+  const of = `  rank ${about.rank}${about.group ? ` · ${about.group}` : ""}`;
+  const said = lines.filter(([text]) => text).map(([text, kind]) => make("div", { class: kind, text }));
+  return [make("b", { text: about.title }), make("span", { class: "faint", text: of }), ...said];
+}

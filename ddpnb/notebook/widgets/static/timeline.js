@@ -3,7 +3,7 @@ import { axisOf, drawnAt, gapsOf, momentOf, seen } from "./axis.js";
 import { search, together } from "./chosen.js";
 import { emptyStore, find, runOf, spanOf, take } from "./columns.js";
 import { LOST_MS } from "./connection.js";
-import { aboutCall, aboutInterval, button, legend, make } from "./elements.js";
+import { aboutCall, aboutHovered, aboutInterval, stage } from "./elements.js";
 import { keepHearing } from "./hearing.js";
 import { keepKeys } from "./keys.js";
 import { describe, extentOf, hit, moved, nearest, recentView, spanText, wholeView, zoomed } from "./lanes.js";
@@ -13,38 +13,15 @@ import { followLinks } from "./places.js";
 const ASK_MS = 2000; // before one asks again
 const FRAME_MS = 125; // while time passes by itself: the browser may share its cores with the ranks
 const CALM_MS = 1000; // the same for those who want little motion, and where nothing is to be seen of it
-const CLICK = 4; // pixels: what moves less is a click
-const NEAR = 4; // pixels: how near the pointer must be
+const CLICK = 4, NEAR = 4; // pixels: what moves less is a click; how near the pointer must be
 const ZOOM = 1.6;
 const ASIDE = 0.15; // of the width, for a key that moves
 const THEME = ["data-jp-theme-light", "data-jp-theme-name", "data-theme", "class", "style"];
 
 function render({ model, el }) {
   keepHearing(model);
-  const note = make("span", { class: "faint" });
-  const buttons = {
-    in: button("in", "zoom in (w)"), out: button("out", "zoom out (s)"),
-    fit: button("fit", "show all", "all"), follow: button("follow", "follow the newest calls", "follow"),
-  };
-  const searched = make("input", { type: "search", placeholder: "all_reduce #735", "aria-label": "search for a call", title: "an operation, a number, or both; Enter: the next one (/)" });
-  const count = make("span", { class: "faint count", role: "status" });
-  const hits = { previous: button("previous", "previous call found"), next: button("next", "next call found") };
-  const looking = make("div", { class: "row looking", role: "search" }, searched, hits.previous, hits.next, count);
-  const signs = legend();
-  const canvas = make("canvas", {
-    tabindex: "0", role: "application",
-    "aria-label": "time line: left and right select a call, up and down a rank, with Shift an interval; w and s zoom, a and d move, / searches, Escape ends a selection",
-  });
-  const tip = make("div", { class: "tip", hidden: "" });
-  const spoken = make("div", { class: "unseen", role: "status", "aria-live": "polite" });
-  const empty = make("p", { class: "faint", text: "no collective recorded" });
-  const lanes = make("div", { class: "lanes" }, canvas, tip);
-  const close = button("close", "close what was chosen");
-  const about = make("div");
-  const beside = make("div", { class: "beside", role: "region", "aria-label": "what was chosen", hidden: "" }, close, about);
-  const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
-    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking, ...Object.values(buttons), signs.toggle), signs.row, empty,
-    make("div", { class: "stage" }, lanes, beside), spoken);
+  const parts = stage();
+  const { body, canvas, tip, lanes, beside, about, buttons, hits, searched, count, looking, signs } = parts;
   keepKeys(body);
   const unfollow = followLinks(model, body);
   el.append(body);
@@ -87,12 +64,12 @@ function render({ model, el }) {
   };
   const settle = () => {
     body.classList.toggle("lost", lost());
-    empty.hidden = store.count > 0;
+    parts.empty.hidden = store.count > 0;
     for (const one of [lanes, buttons.in, buttons.out, buttons.fit, looking, signs.toggle]) one.hidden = !store.count;
     buttons.follow.hidden = !live() || !store.count;
     buttons.follow.setAttribute("aria-pressed", String(following));
     const some = store.of > store.rows.length ? `${store.rows.length} of ${store.of} ranks: the most relevant` : "";
-    if (note.textContent !== some) note.textContent = some;
+    if (parts.note.textContent !== some) parts.note.textContent = some;
     const next = layout(store.rows.length, lanes.clientWidth);
     if (next.width !== place.width || next.lanes !== place.lanes) {
       place = next;
@@ -184,9 +161,12 @@ function render({ model, el }) {
 
   // -- one call
 
+  const pointed = (event) => {
+    const { left, top } = canvas.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
+  };
   const under = (event) => {
-    const box = canvas.getBoundingClientRect();
-    const x = event.clientX - box.left, y = event.clientY - box.top;
+    const [x, y] = pointed(event);
     if (x < place.left || x > place.left + place.inner || y < place.top || y > place.top + place.lanes * place.pitch) return null;
     const lane = laneAt(place, y);
     const i = hit(store, lane, momentAt(place, look(), x), (NEAR / place.inner) * (view.end - view.begin), now());
@@ -199,7 +179,7 @@ function render({ model, el }) {
     const i = indexOf(one);
     if (i >= 0) {
       const about = describe(store, one.lane, i, now());
-      spoken.textContent = `rank ${about.rank}: ${about.title}, ${about.times}${about.marked ? `, ${about.marked}` : ""}${about.site ? `, at ${about.site}` : ""}`;
+      parts.spoken.textContent = `rank ${about.rank}: ${about.title}, ${about.times}${about.marked ? `, ${about.marked}` : ""}${about.site ? `, at ${about.site}` : ""}`;
       if (following) go(view); // it does not move while one reads
       const { begin, end } = spanOf(store, store.lanes[one.lane], i, now());
       const wide = view.end - view.begin, axis = axisAt(wide), middle = drawnAt(axis, begin);
@@ -273,9 +253,7 @@ function render({ model, el }) {
     const text = JSON.stringify(about);
     if (text !== tipped) {
       tipped = text;
-      tip.replaceChildren(make("b", { text: about.title }), make("span", { class: "faint", text: `  rank ${about.rank}${about.group ? ` · ${about.group}` : ""}` }));
-      for (const [text, name] of [[about.marked, "error"], [about.times, ""], [about.signature, "mono"], [about.site, "mono faint"]])
-        if (text) tip.append(make("div", { class: name, text }));
+      tip.replaceChildren(...aboutHovered(about));
     }
     const { begin } = spanOf(store, store.lanes[one.lane], i, now());
     const x = one.x ?? Math.max(place.left, placeOf(place, looked, begin));
@@ -293,7 +271,7 @@ function render({ model, el }) {
     if (event.button) return;
     canvas.setPointerCapture?.(event.pointerId);
     pointers.set(event.pointerId, event);
-    const x = event.clientX - canvas.getBoundingClientRect().left, y = event.clientY - canvas.getBoundingClientRect().top;
+    const [x, y] = pointed(event);
     const outside = y < place.top || y > place.top + place.lanes * place.pitch;
     dragged = { x: event.clientX, moved: 0, from: event.shiftKey || outside ? momentAt(place, look(), x) : null };
     apart = 0;
@@ -315,7 +293,7 @@ function render({ model, el }) {
       canvas.classList.add("dragged");
       hovered = null;
       if (dragged.from === null) return pan(-by);
-      const to = momentAt(place, look(), event.clientX - canvas.getBoundingClientRect().left);
+      const to = momentAt(place, look(), pointed(event)[0]);
       interval = { begin: Math.min(dragged.from, to), end: Math.max(dragged.from, to) }; // it is summed up when it is chosen
       if (following) go(view);
       redraw();
@@ -348,8 +326,7 @@ function render({ model, el }) {
   const rolled = (event) => {
     const sideways = event.shiftKey ? event.deltaX || event.deltaY : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
     if (event.ctrlKey || event.metaKey) {
-      const x = event.clientX - canvas.getBoundingClientRect().left;
-      zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.008), following ? undefined : momentAt(place, look(), x));
+      zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY)) * 0.008), following ? undefined : momentAt(place, look(), pointed(event)[0]));
     } else if (sideways) pan(sideways);
     else return; // the page scrolls as usual
     event.preventDefault();
@@ -380,28 +357,24 @@ function render({ model, el }) {
     event.preventDefault();
     findNext(event.shiftKey ? -1 : 1);
   };
-  const closed = () => {
-    select(null);
-    canvas.focus();
-  };
 
-  const themed = new MutationObserver(() => {
+  const repaint = () => {
     colours = null;
     settle();
-  });
+  };
+  const themed = new MutationObserver(repaint);
   const sized = new ResizeObserver(() => {
     // Only now it may have come into the page, and with it the theme.
     themed.disconnect();
     for (let one = body.parentElement; one; one = one.parentElement) themed.observe(one, { attributes: true, attributeFilter: THEME });
-    colours = null;
-    settle();
+    repaint();
   });
   const listeners = [
     [canvas, "pointerdown", pressed], [canvas, "pointermove", movedOver], [canvas, "pointerup", released],
     [canvas, "pointercancel", released], [canvas, "pointerleave", left], [canvas, "keydown", typed],
     [canvas, "focus", redraw], [canvas, "blur", redraw], [buttons.in, "click", () => zoom(1 / ZOOM)],
     [buttons.out, "click", () => zoom(ZOOM)], [buttons.fit, "click", () => go(whole())],
-    [buttons.follow, "click", follow], [close, "click", closed], [searched, "keydown", typedWords],
+    [buttons.follow, "click", follow], [parts.close, "click", () => (select(null), canvas.focus())], [searched, "keydown", typedWords],
     [searched, "search", () => searched.value || findNext(1)],
     [hits.next, "click", () => findNext(1)], [hits.previous, "click", () => findNext(-1)],
   ];
