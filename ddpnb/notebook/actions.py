@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
@@ -16,14 +16,13 @@ from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
 from ddpnb.recording.holds import Hold
 from ddpnb.render.answers import Answer
-from ddpnb.world.breakpoints import Holding
+from ddpnb.world.breakpoints import Holding, end_of_run
 from ddpnb.world.faults import Injection
 from ddpnb.world.live import LiveRanks
 from ddpnb.world.run import Run
 from ddpnb.world.world import World
 
 Values = Mapping[str, str]
-_Armed = TypeVar("_Armed", ArmedHold, Injection)
 _STEP_S = 5.0
 _PRESSED = 4  # keys for a step that may be pressed ahead
 
@@ -43,7 +42,8 @@ class Actions:
         self._lock = threading.Lock()  # of what is armed: buttons change it, and each reader takes out what has ended
         self._arming = threading.Lock()  # of holds at lines, one after the other
         self._stepping, self._steps = threading.Lock(), threading.Semaphore(_PRESSED)
-        self._holds: list[tuple[ArmedHold, Callable[[], bool]]] = []
+        self._off: list[tuple[Holding, Callable[[], bool]]] = []  # holds that were switched off here
+        self._listed: list[Holding] = []
         self._injections: list[tuple[Injection, Callable[[], bool]]] = []
         self._to_confirm: tuple[int, ...] = ()  # the ranks whose restart was asked for once
         self._looked = looked
@@ -111,59 +111,34 @@ class Actions:
     # -- what is armed
 
     @property
-    def holds(self) -> list[Holding]:
-        """The holds that are armed: here, and not ended with their run."""
-        return [one.holding for one in self.listed if one.on]
-
-    @property
     def listed(self) -> list[ArmedHold]:
-        """The same, with those that were switched off."""
-        return self._left(self._holds)
+        """The holds that are armed, here or in a cell, and those that were switched off here, in the order in which they came."""
+        armed = self.world._breakpoints.armed
+        with self._lock:
+            self._off = [one for one in self._off if not one[1]()]
+            known = [*armed, *(holding for holding, _ in self._off if holding not in armed)]
+            self._listed = [one for one in self._listed if one in known]
+            self._listed += [one for one in known if one not in self._listed]
+            return [ArmedHold(one, one in armed) for one in self._listed]
 
     @property
     def injections(self) -> list[Injection]:
         """The faults that were armed here and have not ended with their run."""
-        return self._left(self._injections)
-
-    def _left(self, armed: list[tuple[_Armed, Callable[[], bool]]]) -> list[_Armed]:
         with self._lock:
-            armed[:] = [one for one in armed if not one[1]()]
-            return [one for one, _ in armed]
+            self._injections = [one for one in self._injections if not one[1]()]
+            return [injection for injection, _ in self._injections]
 
-    def _add(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed, over: Callable[[], bool]) -> None:
+    def _forget(self, injection: Injection) -> None:
         with self._lock:
-            armed.append((one, over))
-
-    def _drop(self, armed: list[tuple[_Armed, Callable[[], bool]]], one: _Armed) -> None:
-        with self._lock:
-            armed[:] = [other for other in armed if other[0] is not one]
-
-    def _end(self) -> Callable[[], bool]:
-        """A function that says whether the run is over with which new holds and faults end: the current or the next.
-
-        A known outcome is not the end: hanging ranks are in their run until they are released.
-        """
-        at = self.world.last_run
-        going = at is not None and self._goes_on(at)
-
-        def over() -> bool:
-            last = self.world.last_run
-            return last is not None and (going or last is not at) and not self._goes_on(last)
-
-        return over
-
-    def _goes_on(self, run: Run) -> bool:
-        return any(map(run._monitor.is_in, range(self.world.size)))
+            self._injections = [one for one in self._injections if one[0] is not injection]
 
     # -- hold and step
 
     def _hold(self) -> str:
-        until = self._end()
-        self._add(self._holds, ArmedHold(self.world.hold()), until)
+        self.world.hold()
         return "Armed: every rank stops before its next collective."
 
     def _hold_at(self, values: Values) -> str:
-        until = self._end()
         holding = self.world.hold(
             values.get("before", "") or (),
             ranks=asked.ranks(values),
@@ -175,7 +150,6 @@ class Actions:
             differs=values.get("differs", "").strip(),
             exception=bool(values.get("exception")),
         )
-        self._add(self._holds, ArmedHold(holding), until)
         return f"Armed: {holding}."
 
     def _hold_line(self, values: Values) -> str:
@@ -191,9 +165,7 @@ class Actions:
                 self._remove(one)
             if there and not values.get("with_conditions"):
                 return f"Removed: {', '.join(map(str, there))}."
-            until = self._end()
             holding = self.world.hold(line=f"{file}:{line}", ranks=asked.ranks(values), when=when, count=count)
-            self._add(self._holds, ArmedHold(holding), until)
         return f"Armed: {holding}."
 
     def _unhold(self, values: Values) -> None:
@@ -210,13 +182,23 @@ class Actions:
     def _remove(self, one: ArmedHold) -> None:
         if one.on:
             one.holding.remove()
-        self._drop(self._holds, one)
+        self._switch_on(one.holding)
 
-    @staticmethod
-    def _switched(holds: list[ArmedHold]) -> str:
+    def _switched(self, holds: list[ArmedHold]) -> str:
         for one in holds:
-            one.switch()
-        return " ".join(f"{'Armed' if one.on else 'Disabled'}: {one}." for one in holds)
+            if one.on:
+                with self._lock:
+                    self._off.append((one.holding, end_of_run(self.world._ranks, keep=one.holding._keep)))
+                one.holding.remove()
+            else:
+                self.world._breakpoints.hold(one.hold, one.holding.ranks, keep=one.holding._keep)
+                self._switch_on(one.holding)
+        return " ".join(f"{'Disabled' if one.on else 'Armed'}: {one}." for one in holds)
+
+    def _switch_on(self, holding: Holding) -> None:
+        """It is no longer one that is switched off."""
+        with self._lock:
+            self._off = [one for one in self._off if one[0] != holding]
 
     def _step_next(self, values: Values) -> None:
         """A step of those whose key is pressed again before the one before is made."""
@@ -234,11 +216,7 @@ class Actions:
 
     def _resume(self, values: Values) -> None:
         """Let ranks continue; a hold before every call ends with it, as ``World.resume`` says."""
-        ranks = asked.ranks(values)
-        self.world.resume(ranks)
-        for one in self.listed:
-            if one.hold.anything and (ranks is None or {*one.holding.ranks} <= {*ranks}):
-                self._drop(self._holds, one)
+        self.world.resume(asked.ranks(values))
 
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():
@@ -283,9 +261,10 @@ class Actions:
     # -- faults
 
     def _inject(self, values: Values) -> str:
-        until = self._end()
+        until = end_of_run(self.world._ranks)
         injection = self.world.inject(asked.described(values), ranks=asked.ranks(values))
-        self._add(self._injections, injection, until)
+        with self._lock:
+            self._injections.append((injection, until))
         return f"Armed: {injection}."
 
     def _heal(self, values: Values) -> None:
@@ -294,10 +273,10 @@ class Actions:
         if number is None:
             self.world.heal()
             for one in armed:
-                self._drop(self._injections, one)
+                self._forget(one)
         elif number < len(armed):
             armed[number].heal()
-            self._drop(self._injections, armed[number])
+            self._forget(armed[number])
 
     # -- what to run
 

@@ -1,4 +1,4 @@
-"""A hold that was armed in a dashboard: on or off, and which ranks it holds now."""
+"""A hold as a dashboard lists it: on or off, and which ranks it holds now."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.world.breakpoints import Holding
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True)
 class ArmedHold:
-    """``on``: it is armed; else it is kept, and can be armed again."""
+    """``on``: it is armed; else it was switched off, and can be armed again."""
 
     holding: Holding
     on: bool = True
@@ -31,14 +31,6 @@ class ArmedHold:
     def is_at(self, file: str, line: int) -> bool:
         """Whether it is the hold of this line of a file."""
         return self.place.line == line > 0 and self.place.is_of(file)
-
-    def switch(self) -> None:
-        """Disarm it, or arm it again on the same ranks."""
-        if self.on:
-            self.holding.remove()
-        else:
-            self.holding = self.holding._breakpoints.hold(self.hold, self.holding.ranks, keep=False)
-        self.on = not self.on
 
     def __str__(self) -> str:
         return str(self.holding)

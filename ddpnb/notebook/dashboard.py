@@ -111,7 +111,7 @@ class Dashboard(Panel):
 
     def _show_parts(self, picture: Picture) -> None:
         self._context.picture = picture
-        now = self._context.present = present_state(self.world, self.actions, picture)
+        now = self._context.present = present_state(self.world, picture)
         run, recording, diagnosis = picture.run, now.recording, now.diagnosis
         self.board.live = not self.world.closed
         if picture.fresh:

@@ -47,7 +47,7 @@ class Context:
     shown: Run | None = None  # an earlier run that is shown instead
 
     def holds(self) -> list[tuple[ArmedHold, tuple[int, ...]]]:
-        """The holds that were armed here, each with the ranks that it holds now."""
+        """The holds that are armed or switched off, each with the ranks that it holds now."""
         return with_ranks(self.actions.listed, self.picture.recording if self.picture is not None else None)
 
     def snapshot(self) -> tuple[Recording, Diagnosis | None]:

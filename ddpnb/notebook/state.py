@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ddpnb.notebook.actions import Actions
 from ddpnb.notebook.live import Picture
 from ddpnb.render.views.present import Present, Processes, RunState, present
 from ddpnb.world.live import LiveRanks
 
 
-def present_state(world: LiveRanks, actions: Actions, picture: Picture) -> Present:
+def present_state(world: LiveRanks, picture: Picture) -> Present:
     """The state that head, cards, tiles and time line show; asks no rank."""
     ranks, closed = world._ranks, world.closed
     processes = ranks.processes
@@ -34,6 +33,6 @@ def present_state(world: LiveRanks, actions: Actions, picture: Picture) -> Prese
         diagnosis,
         Processes(dead, processes.ends_with_script),
         starting=steps,
-        holds=len(actions.holds),
+        holds=len(world._breakpoints.armed),
         closed=closed,
     )

@@ -37,6 +37,7 @@ class ProcessSample:
     moved: float = 0.0  # bytes read and written
     descendants: tuple[tuple[int, str], ...] = ()  # process ID and the kernel's letter
     memory: int = 0  # bytes of the process itself
+    own_s: float = 0.0  # of ``cpu_s``: what it has used to answer us
 
 
 def sample(pids: Iterable[int]) -> dict[int, ProcessSample]:
@@ -222,10 +223,9 @@ class ActivityTracker:
         letters = [s.status for t, s in self._samples if now - t <= window]
         if len(letters) >= _ENOUGH and 2 * letters.count("R") > len(letters):
             return True
-        # A child that ended takes its CPU time with it: less than before is activity too. One tick of the clock,
-        # which answering us may cost, is not.
+        # A child that ended takes its CPU time with it: less than before is activity too. One tick of the clock is not.
         cpu = newest.cpu_s - old.cpu_s
-        busy = cpu < 0 or cpu > max(_BUSY_SHARE * span, 1.5 / _TICK)
+        busy = cpu < 0 or cpu - (newest.own_s - old.own_s) > max(_BUSY_SHARE * span, 1.5 / _TICK)
         return busy or (newest.moved - old.moved) / span > _BUSY_BYTES
 
     @property

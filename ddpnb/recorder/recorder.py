@@ -67,6 +67,7 @@ class Recorder:
         self.faults = Faults(self.box, self.door, rank)
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.control.on_snapshot.append(self.path.write)
+        self.control.count = self.box.count_own
         Ide(self.box, self.door.gate, self.control)
         note(self.box, rank)
         self.door.open()

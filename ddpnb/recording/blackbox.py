@@ -58,6 +58,7 @@ TABLE = struct.Struct("<II")
 TABLE_AT = 160
 PASSED_AT = 168  # number of the last checkpoint of the run
 ALIVE_AT = 176  # time of the last sign of life, where the rank gives any (``recorder.channel.heartbeat``)
+OWN_AT = 184  # CPU time of the threads that answer requests
 _HEAD = 256  # bytes that hold all of these
 
 # number + 1, group string, seq, signature string, site string, state, thread, peer, tag,
@@ -158,6 +159,11 @@ class BoxReader:
     def alive_ns(self) -> int:
         """When the process gave its last sign of life; 0: it gives none."""
         return struct.unpack("<Q", self._source.read(ALIVE_AT, 8))[0]
+
+    @property
+    def own_ns(self) -> int:
+        """CPU time that the process has used to answer requests."""
+        return struct.unpack("<Q", self._source.read(OWN_AT, 8))[0]
 
     def _extent(self) -> tuple[int, int]:
         """Generation of the table of strings, and how many bytes of it are used."""

@@ -178,9 +178,10 @@ class Locate(Request[Nearest]):
 
 
 class Stepped(Done):
-    """``held``: the thread has made its steps over lines, and is held again."""
+    """``held``: the thread has made its steps over lines, and is held again. ``free``: none was held, and nothing was done."""
 
     held: bool = False
+    free: bool = False
 
 
 class Step(Request[Stepped]):

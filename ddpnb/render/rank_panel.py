@@ -5,6 +5,7 @@ Two ranks can stand side by side. ``notebook/widgets/rank_panel.py`` keeps what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from ddpnb.render.views.frame_variables import SideBySide
 
 _MOST = 256  # ranks to choose from
 _WHERE = 300  # characters
+_AT = re.compile(r"^at \S+ ?")
 
 # action, label, icon, key, what it does
 _STEPS = (
@@ -224,7 +226,7 @@ def _why(panel: Panel, column: Column) -> str:
     if record is None or not column.held:
         return ""
     if at_line := record.events(Held, state="open"):
-        return f"{at_line[-1].kind}: {at_line[-1].why}"
+        return at_line[-1].why
     call = next((one for one in reversed(record.calls) if one.state is CallState.HELD), None)
     said = (one.why for one in reversed(record.events(Held)) if call is not None and one.call == call.number)
     return f"before {call.title}: {why}" if call is not None and (why := next(said, "")) else ""
@@ -238,10 +240,14 @@ def _standing(column: Column, why: str, *, named: bool) -> str:
         return name
     look = board.look_of(tile)
     waits = f", waits for {phrases.ranks(tile.missing)}" if tile.missing else ""
-    does = why or tile.doing
-    doing = f" {markup.text(does, _WHERE)}{markup.text(waits)}" if does else ""
     place = f" at {markup.place(column.site)}" if column.site is not None else ""
-    return f'{name}<span class="{look.role}">{markup.icon(look.icon)} {look.words}</span>{doing}{place}'
+    if why and not why.startswith("before "):  # at a line, whose hold names it too
+        said = _AT.sub("", why)
+        doing = f"{place}{':' if said else ''} {markup.text(said, _WHERE)}"
+    else:
+        does = why or tile.doing
+        doing = f" {markup.text(does, _WHERE)}{markup.text(waits)}{place}" if does else place
+    return f'{name}<span class="{look.role}">{markup.icon(look.icon)} {look.words}</span>{doing}'
 
 
 def _source(panel: Panel, column: Column) -> str:

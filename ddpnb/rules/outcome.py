@@ -16,6 +16,7 @@ from ddpnb.rules.exit_status import EXIT_CODE_MASKED
 
 # Of a report: what ended the ranks was a time-out.
 _WAITS = ("DDP102", "DDP104", "DDP301", "DDP313", "DDP318")
+_SILENT = "DDP4"  # replicas differ, and nothing stops because of it
 _ENDS = ("DDP311", "DDP312", "DDP706")  # of a report: a process ended, which no file may name
 
 
@@ -23,6 +24,8 @@ def outcome_of(snap: Snapshot, errors: Sequence[Finding]) -> Outcome:
     """How the run ended."""
     recording = snap.recording
     outcome = _of_ranks(recording, errors)
+    if errors and outcome == "hang" and not snap.stuck and all(finding.code.startswith(_SILENT) for finding in errors):
+        return "divergence"  # of ranks that still train
     report = recording.report
     if report is None:
         return outcome

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ddpnb.errors import UsageError, WorldError
@@ -14,8 +15,9 @@ from ddpnb.recording.holds import HOW, LINES_NEED_3_12, NEEDS_3_12, Hold, Place
 from ddpnb.recording.rank_state import RankState
 from ddpnb.render.views.status import RankStatus
 from ddpnb.world.inspection import Inspection
-from ddpnb.world.ranks import Ranks
+from ddpnb.world.ranks import Ranks, check_refused
 from ddpnb.world.results import WorldStatus
+from ddpnb.world.run import Run
 
 _STILL_S = 0.25  # a rank of which nothing is new for so long stands where it is
 _MOMENT_S = 1.0  # that ranks which were waiting for those that are stepped may take to stand again
@@ -33,7 +35,8 @@ class Holding:
     hold: Hold
     ranks: tuple[int, ...]
     _breakpoints: Breakpoints
-    note: str = ""
+    note: str = field(default="", compare=False)
+    _keep: bool = field(default=False, compare=False)
 
     def wait(self, timeout: float | None = None) -> WorldStatus:
         """Wait until each of its ranks is held, has ended, or waits for a held rank.
@@ -79,6 +82,23 @@ class Breakpoints:
         self._ranks = ranks
         self._inspection = inspection
         self._armed: list[tuple[Holding, bool]] = []  # for the next run, and whether they outlive it
+        self._listed: list[tuple[Holding, Callable[[], bool]]] = []  # all of them, and whether the run of each is over
+        self._listing = threading.Lock()  # not that of the ranks: to draw the list waits for no rank
+
+    @property
+    def armed(self) -> list[Holding]:
+        """The holds that this process has armed, anywhere, and that have not ended with their run; asks no rank."""
+        with self._listing:
+            self._listed = [one for one in self._listed if not one[1]()]
+            return [holding for holding, _ in self._listed]
+
+    def _list(self, holding: Holding, over: Callable[[], bool]) -> None:
+        with self._listing:
+            self._listed = [one for one in self._listed if one[0] != holding] + [(holding, over)]
+
+    def _unlist(self, ended: Callable[[Holding], bool]) -> None:
+        with self._listing:
+            self._listed = [one for one in self._listed if not ended(one[0])]
 
     def hold(self, hold: Hold, ranks: int | Iterable[int] | None, *, keep: bool) -> Holding:
         """See ``World.hold``."""
@@ -92,11 +112,13 @@ class Breakpoints:
             if (hold.parted or hold.at_lines) and not hasattr(sys, "monitoring"):
                 raise UsageError(LINES_NEED_3_12 if hold.at_lines else NEEDS_3_12)
             note = self._located(hold.line, chosen) if hold.line else ""
+            over = end_of_run(self._ranks, keep=keep)
             self._ranks.send_all(verbs.Hold())  # suspends the time-outs of ranks that will wait
             self._ranks.send(chosen, verbs.Hold(hold=hold.to_json(), keep=keep))
-            holding = Holding(hold, chosen, self, note)
+            holding = Holding(hold, chosen, self, note, keep)
             if keep or not set(chosen) <= set(self._ranks.busy()):
                 self._armed.append((holding, keep))
+            self._list(holding, over)
         return holding
 
     def _located(self, line: str, ranks: Sequence[int]) -> str:
@@ -139,13 +161,18 @@ class Breakpoints:
         return self.wait_until_still(chosen, timeout, waiting)
 
     def _step_lines(self, step: verbs.Step, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
-        """Step over lines. Most steps take no time: the answers say already that the ranks are held again."""
+        """Step over lines. Most steps take no time: one question, whose answers say already that the ranks are held again."""
         with self._ranks.lock:
             self._ranks.check_open()
             if step.to:
                 self._located(step.to, self._ranks.chosen(ranks))
-            chosen = self._held_ranks(ranks, self._held())
-            answers = self._ranks.send(chosen, step)
+            if ranks is None:  # those that are held step; the others do nothing
+                said = self._ranks.send_all(step)
+                answers = {rank: one for rank, one in said.items() if not one.free}
+            else:
+                answers = self._ranks.send(self._held_ranks(ranks, self._held()), step)
+            chosen = self._held_ranks(ranks, {*answers})
+            check_refused(answers)
             if all(answer.held for answer in answers.values()):
                 return WorldStatus(self._inspection.states())
         return self.wait_until_still(chosen, timeout)
@@ -160,11 +187,12 @@ class Breakpoints:
         with self._ranks.lock:
             self._ranks.check_open()
             chosen = self._ranks.chosen(ranks)
-            self._armed = [
-                (holding, keep)
-                for holding, keep in self._armed
-                if not (holding.hold.anything and set(holding.ranks) <= set(chosen))
-            ]
+
+            def ended(one: Holding) -> bool:
+                return one.hold.anything and {*one.ranks} <= {*chosen}
+
+            self._armed = [(holding, keep) for holding, keep in self._armed if not ended(holding)]
+            self._unlist(ended)
             try:
                 self._ranks.send(chosen, verbs.Resuming())
             finally:
@@ -178,6 +206,7 @@ class Breakpoints:
             self._armed = [one for one in self._armed if one[0] != holding]
             alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
             self._ranks.send(alive, verbs.Unhold(hold=holding.hold.to_json()))
+            self._unlist(holding.__eq__)
             self._restore_timeouts()
 
     def unhold(self) -> None:
@@ -186,6 +215,7 @@ class Breakpoints:
             self._ranks.check_open()
             self._armed = []
             self._ranks.send(self._ranks.alive(), verbs.Unhold())
+            self._unlist(lambda _: True)
             self._restore_timeouts()
 
     def hand_over(self, ranks: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -273,6 +303,25 @@ class Breakpoints:
         """Whether the outcome of its run is known: a rank that waits then, in a hang, comes to no hold."""
         monitor = self._ranks.in_run.get(rank)
         return monitor is not None and monitor.known.is_set()
+
+
+def end_of_run(ranks: Ranks, *, keep: bool = False) -> Callable[[], bool]:
+    """A function that says whether the run is over with which holds and faults that are armed now end: the current or the next.
+
+    A known outcome is not the end: hanging ranks are in their run until they are released. ``keep``: they end with none.
+    """
+
+    def is_running(run: Run) -> bool:
+        return any(map(run._monitor.is_in, range(ranks.size)))
+
+    at = ranks.last_run
+    running = at is not None and is_running(at)
+
+    def over() -> bool:
+        last = ranks.last_run
+        return not keep and last is not None and (running or last is not at) and not is_running(last)
+
+    return over
 
 
 def _without_code(place: Place, found: verbs.Nearest) -> tuple[str, str]:

@@ -41,6 +41,7 @@ class LiveRanks:
         self._inspection = Inspection(ranks)
         self._breakpoints = Breakpoints(ranks, self._inspection)
         self._faults = Faults(ranks)
+        self._watched: list[str] = []  # expressions that the panels of ranks show
         self._releasing = Releasing(ranks, self._breakpoints, self._name, ranks.backend)
 
     # -- what they are

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks.devices import Plan
@@ -195,14 +195,12 @@ class Ranks:
                 f"{phrases.ranks(silent, True)} {phrases.verb(silent, 'is', 'are')} unresponsive{why}.",
                 self.replaces(silent[0]),
             )
-        refused = next((answer.error for answer in answers.values() if answer.error), None)
-        if refused is not None:
-            raise WorldError(f"a rank refused the request: {refused}.")
+        check_refused(answers)
         return answers
 
-    def send_all(self, request: Request[Any]) -> None:
+    def send_all(self, request: Request[A]) -> Mapping[int, A]:
         """Send a request to all ranks that are alive; ignore missing answers."""
-        self._send(self.alive(), request)
+        return self._send(self.alive(), request)
 
     def _send(self, ranks: Sequence[int], request: Request[A]) -> Mapping[int, A]:
         """Send the request to each rank, for the run that it is in or about to begin."""
@@ -213,6 +211,13 @@ class Ranks:
         if not isinstance(request, OfARun) or monitor is None or not monitor.is_in(rank):
             return cast("Request[A]", request)
         return cast("Request[A]", replace(request, run=monitor.number))
+
+
+def check_refused(answers: Mapping[int, verbs.Done]) -> None:
+    """Raise WorldError if a rank has refused a request."""
+    refused = next((answer.error for answer in answers.values() if answer.error), None)
+    if refused is not None:
+        raise WorldError(f"a rank refused the request: {refused}.")
 
 
 class OwnRanks(Ranks):

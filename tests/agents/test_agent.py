@@ -184,3 +184,105 @@ def test_a_job_is_held_stepped_and_resumed_and_ends_with_a_server_that_is_killed
             return processes
 
     assert_ended(held(conversation()))
+
+
+TRAINING = """
+import os, sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def train(model, optimizer, rank, mode):
+    step, stop, data = 0, torch.zeros(1), torch.Generator().manual_seed(rank)
+    while not stop:
+        if mode == "slow" and rank == 1:
+            time.sleep(0.4)
+        loss = model(torch.randn(4, 8, generator=data)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        if mode == "edit" and rank == 1 and step == 5:
+            model.module.bias.grad[0] += 0.5
+        optimizer.step()
+        step += 1
+        time.sleep(0.02)
+        stop = torch.tensor([float(os.path.exists("stop"))])
+        dist.all_reduce(stop)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(8, 2))
+    train(model, torch.optim.SGD(model.parameters(), 0.01), dist.get_rank(), sys.argv[1])
+    dist.destroy_process_group()
+"""
+
+
+async def trained(client, folder, mode):
+    """A training of two ranks, once it trains."""
+    (folder / "training.py").write_text(TRAINING)
+    (folder / "stop").unlink(missing_ok=True)
+    job = (await answered(client, "run", command=["training.py", mode], nproc=2, wait=0))["job"]
+    await known(client, job, lambda said: not said.is_error and said.structured_content["ranks"][1]["steps"] > 8)
+    return job
+
+
+async def finished(client, job, folder):
+    """The diagnosis of a training that is allowed to end now."""
+    (folder / "stop").touch()
+    await known(client, job, lambda said: said.is_error and "ended" in said.content[0].text)
+    return await answered(client, "diagnose", job=job)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_replicas_that_differ_lead_to_rank_and_line_while_they_train_and_the_fix_is_checked(tmp_path):
+    line = 1 + next(n for n, text in enumerate(TRAINING.splitlines()) if 'mode == "edit"' in text)
+
+    async def conversation():
+        async with mcp.Client(server(tmp_path, "--control")) as client:
+            job = await trained(client, tmp_path, "edit")
+            found = await answered(client, "diagnose", job=job, wait=15)
+            asked = [one.split(":")[0].split()[0] for one in found["next"]]
+            assert asked[-2:] == ["compare", "explain"]
+            compared = await answered(client, "compare", job=job)
+            page = (await answered(client, "explain", what=found["findings"][0]["code"]))["pages"][0]
+            after = await finished(client, job, tmp_path)
+            report = await answered(client, "report", job=job)
+            fixed = await trained(client, tmp_path, "fixed")
+            return found, compared, page, after, report, await finished(client, fixed, tmp_path)
+
+    found, compared, page, after, report, fixed = held(conversation(), 300)
+    for said in (found, after):
+        first = said["findings"][0]
+        assert (said["outcome"], first["code"], first["culprits"]) == ("divergence", "DDP409", [1])
+        assert line in [place["line"] for place in first["data"]["where"]] and first["data"]["remedy"]
+    assert not found["settled"] and after["settled"]
+    assert not compared["equal"] and {tuple(map(tuple, one["sides"])) for one in compared["differences"]} == {
+        ((0,), (1,))
+    }
+    assert "synchronis" in page["fix"] + page["what"] and "DDP409" in report["data"]["text"]
+    assert fixed["outcome"] == "ok" and not fixed["findings"]
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_of_a_slow_training_that_works_it_says_so_and_ends_nothing(tmp_path):
+    async def conversation():
+        async with mcp.Client(server(tmp_path, "--control")) as client:
+            job = await trained(client, tmp_path, "slow")
+            found = [await answered(client, "diagnose", job=job, wait=5) for _ in range(2)]
+            status = await answered(client, "status", job=job)
+            await answered(client, "variables", job=job)
+            stacks = await answered(client, "stacks", job=job)
+            steps = [row["steps"] for row in status["ranks"]]
+            await known(client, job, lambda said: said.structured_content["ranks"][1]["steps"] > steps[1] + 3)
+            return found, status, stacks, await finished(client, job, tmp_path)
+
+    found, status, stacks, after = held(conversation(), 300)
+    for said in found:
+        assert said["outcome"] == "ok" and {one["severity"] for one in said["findings"]} <= {"note"}
+        assert {one["code"] for one in said["findings"]} <= {"DDP315"} and "explain" not in str(said["next"])
+    assert status["outcome"] == "running" and status["held"] == []
+    assert all("<ddpnb" not in frame["file"] for row in stacks["stacks"] for frame in row["data"])
+    assert (after["outcome"], after["exit_codes"]) == ("ok", {"0": 0, "1": 0})

@@ -81,7 +81,7 @@ class Lab:
         """Open a notebook and wait for its kernel."""
         self.use(theme)
         page.goto(f"{self.url}/lab/tree/{name}?reset")
-        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=LONG_MS)
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for(timeout=3 * LONG_MS)
 
     def run_all(self, page: Page) -> None:
         page.get_by_role("menuitem", name="Run", exact=True).click()

@@ -13,7 +13,7 @@ from tests.stepped import LINE, SCRIPT, THEN, WHEN, numbers, plain
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.full,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
     pytest.mark.skipif(sys.version_info < (3, 12), reason="Python stops at single lines from 3.12 on"),
 ]
 CELLS = "import ddpnb\nworld = ddpnb.launch(2, quiet=True)\nworld.run('stepped.py', stream=None)\nddpnb.show(world{})"
@@ -35,7 +35,7 @@ def test_a_rank_is_stopped_at_a_line_stepped_and_released_by_mouse(lab, page, th
     page.set_viewport_size({"width": 1000, "height": 700} if side else {"width": 1400, "height": 1400})
     lab.run_all(page)
     board, panel = of(page, "rank board"), of(page, "rank panel")
-    board.get_by_role("button", name="rank 1:").click(timeout=LONG_MS)
+    board.get_by_role("button", name="rank 1:").click(timeout=4 * LONG_MS)  # a kernel, torch and the ranks start first
     expect(panel.get_by_role("list", name="call stack of rank 1")).to_be_visible(timeout=LONG_MS)
     expect(panel.get_by_role("button", name="over")).to_have_attribute("aria-disabled", "true")
     expect(panel.get_by_role("button", name="over")).to_have_attribute("title", "step to the next line of this function (F10). Not now: not held: rank 1; hold stops at the next collective.")  # fmt: skip

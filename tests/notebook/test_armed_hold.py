@@ -1,4 +1,4 @@
-"""The holds of a dashboard: which ranks each of them holds, and that one can be switched off and on."""
+"""The holds of a dashboard: which ranks each of them holds."""
 
 from __future__ import annotations
 
@@ -13,22 +13,8 @@ from ddpnb.world.breakpoints import Holding
 from tests.rules.recordings import Rank, record
 
 
-class Breakpoints:
-    """What a hold is armed with, by hand."""
-
-    def __init__(self):
-        self.did = []
-
-    def hold(self, hold, ranks, *, keep):
-        self.did.append(("hold", ranks, keep))
-        return Holding(hold, ranks, self)
-
-    def remove(self, holding):
-        self.did.append(("remove", holding.ranks))
-
-
 def armed(ranks=(0, 1), on=True, **hold):
-    return ArmedHold(Holding(Hold(**hold), ranks, Breakpoints()), on)
+    return ArmedHold(Holding(Hold(**hold), ranks, None), on)
 
 
 def stopped(rank, line, kind="line", function="step"):
@@ -62,12 +48,3 @@ def test_nothing_is_known_without_a_moment():
 @pytest.mark.parametrize(("line", "at"), [("train.py:4", 4), ("w/train.py:4", 4), ("other.py:4", 0), ("step()", 0)])
 def test_it_is_the_hold_of_a_line(line, at):
     assert [number for number in range(9) if armed(line=line).is_at("/w/train.py", number)] == ([at] if at else [])
-
-
-def test_it_is_switched_off_and_on():
-    one = armed(line="train.py:4")
-    did = one.holding._breakpoints.did
-    one.switch()
-    assert not one.on and did == [("remove", (0, 1))]
-    one.switch()
-    assert one.on and did[1:] == [("hold", (0, 1), False)]

@@ -16,6 +16,7 @@ import ddpnb
 from ddpnb import pitfalls
 from ddpnb.errors import UsageError
 from ddpnb.notebook.dashboard import Dashboard
+from ddpnb.recorder.stacks.evaluation import MAX_TEXT
 from ddpnb.render.margin import named
 from tests.conftest import VICTIMS, alive
 from tests.notebook.waiting import until_done
@@ -212,7 +213,7 @@ def test_two_dashboards_show_one_world(desk):
             one.sees(one.dashboard.parts["output"].widget, "done")
         other.does("hold")
         other.reads("Armed: every rank stops")
-        assert other.dashboard.actions.holds and not desk.dashboard.actions.holds
+        assert other.dashboard.actions.listed == desk.dashboard.actions.listed != []
     finally:
         other.leave()
 
@@ -352,7 +353,7 @@ def test_a_rank_that_stops_at_a_line_is_stepped_in_its_panel(desk):
     desk.says("rank", "1 +")
     desk.clicks("rank", "arm", file=named("/etc/passwd"), line=1)  # only lines of files that are shown are held
     desk.is_done()
-    assert not desk.dashboard.actions.holds
+    assert not desk.dashboard.actions.listed
     desk.clicks("rank", "rank whom", whom="all")
     desk.clicks("rank", "rank resume")
     desk.is_at("last run: OK")
@@ -375,7 +376,7 @@ def test_the_hold_of_a_line_has_conditions_and_is_switched_off_and_on(desk):
     assert "arm close" in panel.html  # what was written can be changed
     desk.is_done()
     desk.clicks("rank", "arm with", **of, when="step == 3", count="1")
-    desk.until(lambda: any(one.hold.when for one in shown.actions.holds))
+    desk.until(lambda: any(one.hold.when for one in shown.actions.listed))
     assert "arm close" not in panel.html
     desk.is_done()
     desk.sees(form, "when step == 3 on rank 1: armed")
@@ -383,11 +384,19 @@ def test_the_hold_of_a_line_has_conditions_and_is_switched_off_and_on(desk):
         desk.clicks("rank", "arm switch", **of)
         desk.is_done()
         desk.sees(form, f"when step == 3 on rank 1: {state}")
+    holding = desk.world.hold(f"{PACED}:{line}", ranks=0, when="step == 5")  # in a cell
+    desk.sees(form, "when step == 5 on rank 0: armed")
+    holding.remove()
+    desk.until(lambda: [one.hold.when for one in shown.actions.listed] == ["", "step == 3"])
     desk.does("resume")  # the hold before every call ends with it
     desk.sees(form, "when step == 3 on rank 1: holds rank 1")
     desk.clicks("rank", "watch", expression="step")
     desk.until(lambda: "step: rank" in panel.text and "rank 1 3" in panel.text)
     desk.is_done()
+    again = Desk(desk.world)  # another cell shows the ranks: what is watched is watched there
+    again.does("rank", rank=1)
+    again.sees(again.dashboard.rank.widget, "step: rank 0 3, rank 1 3")
+    again.leave()
     desk.clicks("rank", "arm", **of)
     desk.until(lambda: not shown.actions.listed)
     desk.is_done()
@@ -429,7 +438,6 @@ work()
 """
 
 
-@pytest.mark.full
 def test_whatever_the_values_of_a_rank_are_its_panel_shows_them(desk, tmp_path):
     """Huge, deep, HTML, without data, or such that looking at them raises: bounded and escaped."""
     path, panel = tmp_path / "values.py", desk.dashboard.rank.widget
@@ -450,7 +458,8 @@ def test_whatever_the_values_of_a_rank_are_its_panel_shows_them(desk, tmp_path):
     found = Reading(panel.html)
     assert len(panel.html) < 300_000 and {"script", "img"}.isdisjoint(name for name, _ in found.tags)
     assert "onerror=alert(4)" in found.text and " more parts" in found.text  # text, and bounded
-    assert all(len(value) < 3000 for row in panel.values.rows for value in row.values.values())
+    longest = max((value for row in panel.values.rows for value in row.values.values()), key=len)
+    assert 160 < len(longest) <= MAX_TEXT + 1  # not cut as it is shown: what differs further back differs
     for expression in watched:
         desk.clicks("rank", "unwatch", path=expression)
     desk.does("resume")
@@ -503,7 +512,7 @@ def test_hold_step_evaluate_and_resume(desk):
     desk.is_done()
     desk.does("resume")
     desk.is_at("last run: OK")
-    desk.until(lambda: not shown.actions.holds)
+    desk.until(lambda: not shown.actions.listed)
 
 
 def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
@@ -512,7 +521,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
     desk.sees(shown.parts["hold"].widget, "all_reduce #2")
     ((_, button),) = [one for one in Reading(shown.parts["hold"].widget.html).actions if one[0] == "unhold"]
     desk.does("unhold", number=button["number"])
-    desk.until(lambda: not shown.actions.holds)
+    desk.until(lambda: not shown.actions.listed)
     desk.is_done()
     desk.does("run", script=PACED, arguments="3")
     desk.is_at("last run: OK")
@@ -636,7 +645,7 @@ def test_wrong_input_is_said_and_nothing_breaks(desk, action, values, words):
     desk.reads(words)
     desk.is_done()
     assert not desk.world.closed and all(map(alive, desk.world.pids()))
-    assert not desk.dashboard.actions.holds and not desk.dashboard.actions.injections
+    assert not desk.dashboard.actions.listed and not desk.dashboard.actions.injections
 
 
 @pytest.mark.parametrize("action", ["step all", "step these", "run to the end"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 from ddpnb.errors import UsageError
@@ -22,6 +23,8 @@ from ddpnb.render.views import board as boards
 from ddpnb.render.views.board import Tile
 
 _STANDS = (RankState.HELD, RankState.WAITING, RankState.BLOCKED)
+_EMPTY_S, _EMPTY_AT_MOST_S = 0.5, 4.0  # between two questions to a rank that is not in the user's code yet
+_GONE = (RankState.ENDED, RankState.UNRESPONSIVE)
 _STEPS = {"rank over": "over", "rank into": "into", "rank out": "out", "rank call": "collective"}
 
 
@@ -33,6 +36,7 @@ class RankDebugger(Part[RankPanel]):
         self.widget = RankPanel(on_action=self.take, controls=self._controls)
         self.values = RankValues(context, self.widget)
         self._read_at: object = None  # where the ranks stood when they were read
+        self._again_at, self._pause = 0.0, _EMPTY_S  # when a panel without frames is read again
         self._closed = False  # somebody has closed the panel in this run
         self._by_itself = False  # it has opened without anybody asking for this rank
 
@@ -40,6 +44,7 @@ class RankDebugger(Part[RankPanel]):
 
     def _opened(self) -> None:
         self._closed, self._by_itself = self.widget.chosen is None, False
+        self._again_at, self._pause = 0.0, _EMPTY_S
         if not self._closed:
             self.context.ask()
 
@@ -72,6 +77,17 @@ class RankDebugger(Part[RankPanel]):
         if tiles and len(stand) == len(tiles) and self._place(picture.recording) != self._read_at:
             self._read_at = self._place(picture.recording)
             self.context.ask()
+        elif present.busy and self._is_due():
+            self.context.ask()
+
+    def _is_due(self) -> bool:
+        """Whether a shown rank, which had not begun with the user's code when it was read, is to be read again."""
+        now, tiles = time.monotonic(), {rank: self.widget.tile_of(rank) for rank in self.widget.ranks}
+        empty = [tile for rank, tile in tiles.items() if tile is not None and not self.widget.has_frames(rank)]
+        if now < self._again_at or all(tile.state in _GONE for tile in empty):
+            return False
+        self._again_at, self._pause = now + self._pause, min(_EMPTY_AT_MOST_S, self._pause * 1.5)
+        return True
 
     def show_recording(self, recording: Recording, diagnosis: Diagnosis | None) -> None:
         if self.context.shown is not None:

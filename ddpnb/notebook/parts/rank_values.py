@@ -29,7 +29,7 @@ class RankValues:
 
     def __init__(self, context: Context, panel: RankPanel) -> None:
         self._context, self._panel = context, panel
-        self._expressions: list[str] = []
+        self._expressions = context.world._watched  # also of dashboards that were shown before
         self.names: tuple[str, ...] = ()
         self._due = False  # values are to be read
         self._reading = threading.Lock()

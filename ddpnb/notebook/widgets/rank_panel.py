@@ -88,7 +88,8 @@ class RankPanel(Fragment):
     def has_frames(self, rank: int) -> bool:
         """Whether the rank was in a function of the user's."""
         record = self.recording.ranks.get(rank)
-        return record is not None and record.main_stack is not None and bool(record.main_stack.user_frames)
+        stack = record.shown_stack if record is not None else None
+        return stack is not None and bool(stack.user_frames)
 
     def tile_of(self, rank: int) -> Tile | None:
         """What a rank does now."""
@@ -146,7 +147,7 @@ class RankPanel(Fragment):
 
     def _column(self, rank: int) -> Column:
         record = self.recording.ranks.get(rank)
-        column = Column(rank, self.tile_of(rank), record.main_stack if record is not None else None)
+        column = Column(rank, self.tile_of(rank), record.shown_stack if record is not None else None)
         column = replace(column, frame=self._frame.get(rank, 0))
         return (
             replace(column, text=self.recording.sources.get(column.site.file, ""))
@@ -224,7 +225,7 @@ def _number(values: Mapping[str, str], name: str, recording: Recording) -> int |
 
 def _stand(recording: Recording) -> dict[int, object]:
     """In which functions the ranks are."""
-    stacks = {rank: record.main_stack for rank, record in recording.ranks.items()}
+    stacks = {rank: record.shown_stack for rank, record in recording.ranks.items()}
     return {r: [(f.file, f.function) for f in stack.user_frames] for r, stack in stacks.items() if stack is not None}
 
 
@@ -232,7 +233,7 @@ def _lines(recording: Recording) -> dict[tuple[str, int], tuple[int, ...]]:
     """The innermost line of each rank in each file."""
     found: dict[tuple[str, int], list[int]] = {}
     for rank, record in sorted(recording.ranks.items()):
-        stack = record.main_stack
+        stack = record.shown_stack
         inmost = {frame.file: frame.line for frame in stack.user_frames} if stack is not None else {}
         for place in inmost.items():
             found.setdefault(place, []).append(rank)

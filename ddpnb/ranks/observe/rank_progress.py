@@ -161,7 +161,8 @@ class RankProgress:
 
     def add(self, process: ProcessSample) -> None:
         """Add a sample of its process. A collective or a line of output may cost less than counts as computing."""
-        self.tracker.add(process)
+        own_s = self.reader.own_ns * 1e-9 if self.reader is not None else 0.0
+        self.tracker.add(replace(process, own_s=own_s))
         progress = self.status.progress_ns, logs.written(self.log)
         if progress != self._progress:
             self._progress, self.tracker.idle_since = progress, time.monotonic()

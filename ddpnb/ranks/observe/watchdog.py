@@ -24,6 +24,13 @@ _STILL_S = 0.12  # without progress for this long: examine the ranks
 _SETTLE_S = 0.6  # time for further ranks to block, so that the diagnosis covers them too
 _SETTLE_AT_MOST_S = 2.0  # the same for ranks that still compute
 _PAUSE_AT_MOST_S = 1.0  # between two examinations of blocked ranks
+_MOVES_S = (
+    0.5  # all ranks make progress for so long: none is blocked. A rank that waits may seem to compute for a moment
+)
+
+
+#: what was said, since when its ranks were blocked, and where
+_Warning = tuple[Finding, float, Mapping[int, object]]
 
 
 class Watchdog:
@@ -72,7 +79,7 @@ class Watchdog:
         self._end_after_patience = end_after_patience
         self._warn, self._withdraw = warn, withdraw
         # What was warned of, and since when the ranks were blocked; None: it was withdrawn.
-        self._warned: dict[tuple[object, ...], tuple[Finding, float] | None] = {}
+        self._warned: dict[tuple[object, ...], _Warning | None] = {}
         self._statuses: dict[int, Status] = {}
         self._changed: dict[int, float] = {}  # when the black box of each rank last changed
         # The last look, and the last at which a rank made no progress.
@@ -92,6 +99,7 @@ class Watchdog:
         next_proof, pause, running = 0.0, _STILL_S, frozenset[int]()
         stopped_at: dict[int, float] = {}  # by rank: its last progress when it was last seen without any
         proven_at: float | None = None
+        still_at = time.monotonic()
         self._statuses = self._observer.statuses()
         self._changed = dict.fromkeys(self._ranks, time.monotonic())
         while not self._stopping.wait(self._tick_s):
@@ -114,7 +122,9 @@ class Watchdog:
                             self._tell(recording, finding)
                 continue
             still = self._still(activities, now)
-            if not still:
+            if still:
+                still_at = now
+            elif now - still_at > _MOVES_S:
                 self._withdraw_but(())
             known = {**stopped_at, **{rank: self._changed[rank] for rank in still}}
             # A question costs a rank work, so that it may seem to compute for a moment: that is no reason to ask at once.
@@ -205,8 +215,9 @@ class Watchdog:
         read at one moment.
         """
         before = self._observer.statuses()
-        first = self._judge(self._observer.record())
-        self._withdraw_but(_doubts(first))
+        recording = self._observer.record()
+        first = self._judge(recording)
+        self._withdraw_but(_doubts(first), recording)
         if not (first.settled and first.errors) and not _doubts(first):
             return None
         time.sleep(_STILL_S / 2)
@@ -233,16 +244,19 @@ class Watchdog:
         """Warn of a finding that is not proven, once."""
         if _about(finding) not in self._warned:
             since = min((self._changed[rank] for rank in finding.concerned if rank in self._changed), default=0.0)
-            self._warned[_about(finding)] = finding, since
+            ranks = finding.culprits or finding.concerned
+            self._warned[_about(finding)] = finding, since, {rank: _place(recording, rank) for rank in ranks}
             self._warn(recording, finding)
 
-    def _withdraw_but(self, doubts: Container[tuple[object, ...]]) -> None:
-        """Withdraw the warnings that a new look does not confirm, unless their ranks have failed meanwhile."""
+    def _withdraw_but(self, doubts: Container[tuple[object, ...]], recording: Recording | None = None) -> None:
+        """Withdraw the warnings that a new look does not confirm, unless their ranks have failed, or still wait there."""
         for about, told in self._warned.items():
             if told is None or about in doubts:
                 continue
-            finding, since = told
-            endings = [self._observer.ending(rank) for rank in finding.culprits or finding.concerned]
+            finding, since, places = told
+            if recording is not None and all(at and at == _place(recording, rank) for rank, at in places.items()):
+                continue
+            endings = [self._observer.ending(rank) for rank in places]
             if any(ending is None or ending.well for ending in endings):
                 self._warned[about] = None
                 self._withdraw(finding, time.monotonic() - since)
@@ -278,6 +292,13 @@ def _doubts(diagnosis: Diagnosis) -> dict[tuple[object, ...], Finding]:
     """The findings that are not proven, by what they are about."""
     found = (finding for finding in diagnosis.findings if finding.unproven)
     return {_about(finding): finding for finding in found}
+
+
+def _place(recording: Recording, rank: int) -> object:
+    """Where the main thread of a rank is, and what it waits for; None: it is not known, or it waits for nothing."""
+    record = recording.ranks[rank]
+    stack, waits_on = record.main_stack, record.process.waits_on
+    return (stack.frames[-1].site, waits_on) if stack is not None and stack.frames and waits_on else None
 
 
 def _about(finding: Finding) -> tuple[object, ...]:

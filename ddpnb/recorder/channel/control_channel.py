@@ -59,6 +59,8 @@ class ControlChannel:
         self._faults = faults
         #: called before the stacks are read; they raise nothing
         self.on_snapshot: list[Callable[[], None]] = []
+        #: called before and after a request is served, in its thread: counts what that takes
+        self.count: Callable[[], None] = int
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self._reads = DeviceReads("ddpnb comparison")
@@ -113,6 +115,13 @@ class ControlChannel:
 
         Holds and faults for a run that has not begun on this rank are applied when it begins.
         """
+        self.count()
+        try:
+            return self._served(message)
+        finally:
+            self.count()
+
+    def _served(self, message: dict[str, Any]) -> dict[str, Any]:
         try:
             request = verbs.requested(message)
         except ValueError as error:
@@ -167,7 +176,8 @@ class ControlChannel:
         self._door.groups.unhurried(True)
         try:
             if asked.how != "collective" or asked.to:
-                return verbs.Stepped(held=self._door.gate.step_lines(asked.how, asked.count, asked.to))
+                held = self._door.gate.step_lines(asked.how, asked.count, asked.to)
+                return verbs.Stepped(held=bool(held), free=held is None)
             self._door.gate.step(asked.count)
         except UsageError as error:
             return verbs.Stepped(error=f"{error.what} {error.hint}".strip().rstrip("."))

@@ -58,6 +58,7 @@ class BlackBox:
         self.data_ns = 0
         self.held_ns = 0  # how long threads were held, for clocks of hooks
         self._first = (0, 0)  # call and event with which the run began
+        self._own, self._own_ns, self._counting = threading.local(), 0, threading.Lock()
         self.next_call = count().__next__
         layout.IDENTITY.pack_into(
             self.memory, 0, layout.MAGIC, 1, rank, os.getpid(), (threading.main_thread().ident or 0) >> 6 & 0xFFFFFFFF
@@ -259,6 +260,15 @@ class BlackBox:
         if not self.silent:
             _NUMBER(self.memory, layout.ALIVE_AT, now)
         return layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[1]
+
+    def count_own(self) -> None:
+        """What the calling thread, one that answers requests, has used since it last called this is no work of the rank's."""
+        now = thread_time_ns()
+        with self._counting:
+            self._own_ns += now - getattr(self._own, "counted", now)
+            if not self.silent:
+                _NUMBER(self.memory, layout.OWN_AT, self._own_ns)
+        self._own.counted = now
 
     def _touch(self, now: int) -> None:
         calls = layout.PROGRESS.unpack_from(self.memory, layout.PROGRESS_AT)[0]

@@ -190,21 +190,23 @@ class Gate:
                     self._free(held)
             self._settle()
 
-    def step_lines(self, how: str, count: int, to: str) -> bool:
+    def step_lines(self, how: str, count: int, to: str) -> bool | None:
         """Let the held thread that a user looks at continue until it is before another line (``lines.Lines.step``).
 
         Returns:
-            Whether it is held there. Most steps take no time; of others that is not known yet.
+            Whether it is held there. Most steps take no time; of others that is not known yet. None: no thread is held.
 
         Raises:
-            UsageError: no thread is held, or Python does not report lines.
+            UsageError: it is held outside of the user's code, or Python does not report lines.
         """
         if self.lines is None or not self.lines.possible():
             raise UsageError(LINES_NEED_3_12)
         with self._condition:
             ident = looked_at()
             held = min(self._held.values(), key=lambda one: one.thread != ident, default=None)
-            if held is None or held.frame is None:
+            if held is None:
+                return None
+            if held.frame is None:
                 raise UsageError("No line of your own code is held on this rank.")
             if held.kind == "exception":
                 raise UsageError("An exception ends the program here.", "resume() lets it continue.")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import dis
+import signal
 import threading
 from _thread import get_ident
 from time import monotonic
 from types import CodeType, FrameType
 from typing import Any
 
-from ddpnb.recorder.stacks.evaluation import names_in
+from ddpnb.recorder.stacks.evaluation import endless, names_in
 from ddpnb.recorder.stacks.own_threads import own_thread
 from ddpnb.recorder.stacks.user_frames import frames_of
+from ddpnb.recording.protocol import RELEASE_SIGNAL
 
 LIMIT_S = 2.0  # that an expression may take
 _LOOKS_S = 0.25
@@ -38,7 +40,7 @@ class Conditions:
     """Evaluates expressions in frames of the calling thread."""
 
     def __init__(self) -> None:
-        self._until: dict[int, float] = {}  # by thread: until when its expression may take
+        self._until: dict[int, tuple[float, str]] = {}  # by thread: until when its expression may take
         self._ending = threading.Lock()
         self._over: threading.Event | None = None  # while nobody watches
 
@@ -62,7 +64,7 @@ class Conditions:
         ident = get_ident()
         try:
             try:
-                self._until[ident] = monotonic() + LIMIT_S
+                self._until[ident] = monotonic() + LIMIT_S, expression.text
                 if expression.copies:
                     return eval(expression.code, names_in(frame))  # noqa: S307 (the user's own)
                 return eval(expression.code, frame.f_globals, frame.f_locals)  # noqa: S307
@@ -76,21 +78,24 @@ class Conditions:
         """The expression ended as it was about to be ended: nothing may be raised behind it."""
         with self._ending:
             _raise_in(ident, None)
+            endless.pop(ident, None)
 
     def _watch(self, over: threading.Event) -> None:
         while not over.wait(_LOOKS_S):
             now = monotonic()
-            for ident, until in list(self._until.items()):
+            for ident, (until, _) in list(self._until.items()):
                 if until < now:
                     self._end(ident, now)
 
     def _end(self, ident: int, now: float) -> None:
         # Who takes the entry out decides: this thread raises nothing where the expression was faster.
         with self._ending:
-            until = self._until.pop(ident, None)
+            until, text = self._until.pop(ident, (now, ""))
             evaluates = any(frame.f_code is _VALUE for frame in frames_of(ident))
-            if until is not None and until < now and evaluates:
+            if until < now and evaluates:
+                endless[ident] = text
                 _raise_in(ident, _TooLong)
+                _wake(ident)
 
 
 _VALUE = Conditions.value.__code__
@@ -99,3 +104,12 @@ _VALUE = Conditions.value.__code__
 def _raise_in(ident: int, error: type[BaseException] | None) -> None:
     kind = ctypes.py_object(error) if error is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), kind)
+
+
+def _wake(ident: int) -> None:
+    """End the call of C, as ``sleep()``, in which an expression waits: a signal does, whose handler then raises what is to be raised.
+
+    Only the main thread has handlers. Others see the exception when their call returns.
+    """
+    if ident == threading.main_thread().ident and callable(signal.getsignal(RELEASE_SIGNAL)):
+        signal.pthread_kill(ident, RELEASE_SIGNAL)

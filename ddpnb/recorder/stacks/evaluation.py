@@ -13,6 +13,8 @@ from ddpnb.texts import shortened
 
 MAX_TEXT = 4000
 _BITS = 64  # bits of an integer that is sent as itself
+#: by thread: the condition of a hold that it still evaluates, although it has taken too long
+endless: dict[int, str] = {}
 
 
 def _is_plain(value: Any) -> bool:

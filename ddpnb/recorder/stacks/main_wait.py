@@ -12,10 +12,12 @@ import threading
 import time
 from dataclasses import dataclass
 
+from ddpnb.recorder.stacks.evaluation import endless
 from ddpnb.recorder.stacks.kernel_waits import holders_of, lock_holders, system_call, words
 from ddpnb.recorder.stacks.polled_locks import polled_lock
 from ddpnb.recorder.stacks.store_waits import awaited
 from ddpnb.recording.descriptors import as_socket
+from ddpnb.recording.names import one_line
 
 
 def _machine() -> str:
@@ -52,8 +54,10 @@ def main_wait() -> Wait:
     if name and (keys := awaited(main)):
         said = keys
     elif name in _BETWEEN and (asked := polled_lock(main)) is not None:
-        path, endless = asked
-        said, holders = f"a file lock on {path}", holders_of(path) if endless else []
+        path, without_end = asked
+        said, holders = f"a file lock on {path}", holders_of(path) if without_end else []
+    if condition := endless.get(main or 0):
+        said = f"{said or 'code'}, in the condition '{one_line(condition[:80])}' of a hold that release() ends"
     return Wait(said, _wakes_at(name, args), tuple(holders), _received(name, args))
 
 

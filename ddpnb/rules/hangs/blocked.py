@@ -41,7 +41,7 @@ def blocked(snap: Snapshot, stop: Stop) -> Draft:
     if all(one.record.unrecorded for one in stop.standings.values()):
         lines = waiting_lines(stop.standings, stop.waiting) if draft.kind == BLOCKED_ELSEWHERE else []
         draft = replace(draft, evidence=(*draft.evidence, *lines, *caveats(snap, stop)), certainty="likely")
-    if keys := dict.fromkeys(key for rank in stop.gone for key in _KEY.findall(_awaits_key(stop.standings[rank]))):
+    if keys := dict.fromkeys(key for rank in stop.gone for key in _KEY.findall(awaits_key(stop.standings[rank]))):
         told = [line for key in keys for line in _who_sets(snap, key)]
         draft = replace(draft, evidence=(*draft.evidence, *told), remedy=_SET_IT)
     # In a call like any other: all its members may have made it.
@@ -54,7 +54,7 @@ _SET_IT = "Let one rank set this key, under the same name, before it waits for t
 _LINES = 4  # that set a key
 
 
-def _awaits_key(standing: Standing) -> str:
+def awaits_key(standing: Standing) -> str:
     """The keys of a store for which a rank waits, in the recorder's words; empty if it waits for something else."""
     waits_on = standing.record.process.waits_on
     return waits_on if waits_on.startswith("the key") else ""
@@ -122,7 +122,7 @@ def outside(standings: Iterable[Standing]) -> str:
 def may_be_unseen(standing: Standing) -> bool:
     """Whether its wait may be in communication that does not pass the door, and is loaded there."""
     waits_on = standing.record.process.waits_on
-    seen = waits_on.startswith(LOCAL) or _awaits_key(standing)
+    seen = waits_on.startswith(LOCAL) or awaits_key(standing)
     return bool(standing.record.unseen) and not standing.function and not seen
 
 
@@ -199,7 +199,7 @@ def _inactive(standings: Mapping[int, Standing], *, all_stopped: bool) -> Iterat
         alike_ = f" ({'; '.join(others)})" if others else ""
         yield say("{who} can never continue: {why}{others}.", ranks, why=never[ranks[0]], others=alike_)
     waits_on = {rank: what for rank, process in processes.items() if (what := _waits_on(process))}
-    keys = {rank for rank, one in standings.items() if _awaits_key(one)}
+    keys = {rank for rank, one in standings.items() if awaits_key(one)}
     for text, said in (
         ("{who} [is|are] in {what}.", lambda rank: waits_on[rank] == _SLEEP),
         ("{who} [waits|wait] for {what}.", lambda rank: rank in keys),

@@ -54,6 +54,8 @@ def _are_late(standings: Mapping[int, Standing], ranks: Sequence[int]) -> str:
 def _doing(one: Standing, taken_ns: int) -> str:
     if one.record.compiling is not None:
         return f"Rank {one.rank} {described(one.record.compiling, taken_ns)}"
+    if waits_on := blocked.awaits_key(one):  # its process may compute beside that
+        return f"Rank {one.rank} waits for {waits_on}."
     return f"Rank {one.rank} is {'computing' if one.state is RankState.COMPUTING else blocked.outside([one])}."
 
 

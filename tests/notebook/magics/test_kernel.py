@@ -278,6 +278,12 @@ def test_an_interrupt_releases_the_ranks(notebook):
     assert "The process group was created again" in again and "ranks 0, 1 and 2:\n7" in again
     slept = notebook.run("%%ddp\ntime.sleep(60)", interrupt_at="After 3 s")
     assert slept.status == "error" and "the process group can be used as before" in slept.error
+    notebook.ok("%%ddp\ndef doubled(x):\n    return 2 * x")
+    notebook.ok("%ddp_hold doubled() --ranks 1")
+    held = notebook.run(
+        "%%ddp\ndoubled(1)\nwhile rank != 1:\n    rank * 1.0", interrupt_at="rank 1: held before the line"
+    )
+    assert held.status == "error" and "Interrupted: Ranks 0, 1 and 2 are released" in held.error
     assert notebook.ok("%%ddp\nsums(7)").text.strip() == "ranks 0, 1 and 2:\n7"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -334,6 +335,18 @@ def test_a_warning_is_withdrawn_when_all_make_progress_again(clock):
     ranks = Ranks(clock, lambda at: idle(at) if at < 25 else {}, recordings=blocked, progress=lambda _, at: at > 20)
     watch(clock, ranks)
     assert [what for what, _, _ in ranks.told] == ["warn", "withdraw"] and 19.5 < ranks.told[1][2] < 21
+
+
+def test_a_warning_stands_while_its_rank_waits_in_the_same_place_though_it_seems_to_compute(clock):
+    def awaited(at, computing=False):
+        found = blocked(0.0 if computing else at)
+        process = replace(found.ranks[1].process, waits_on="the key 'ready' of the store")
+        process = replace(process, activity="computing", idle_s=0.0) if computing else process
+        return replace(found, ranks={**found.ranks, 1: replace(found.ranks[1], process=process)})
+
+    ranks = Ranks(clock, idle, recordings=lambda at: awaited(at, 20 < at < 21))
+    watch(clock, ranks, limit=35)
+    assert [what for what, _, _ in ranks.told] == ["warn"]
 
 
 def test_a_rank_that_is_killed_while_it_is_blocked_has_not_gone_on(clock):

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ddpnb.errors import Released, UsageError
+from ddpnb.errors import Released
 from ddpnb.recorder.stacks.evaluation import evaluate
 from ddpnb.recorder.stacks.user_frames import looked_at
 from ddpnb.recording.holds import Hold
@@ -221,17 +221,14 @@ def test_two_who_step_at_once_step_one_after_the_other_or_are_refused(stepped):
     said = []
 
     def step():
-        try:
-            said.append(stepped.gate.step_lines("over", 1, ""))
-        except UsageError as error:
-            said.append(error.what)
+        said.append(stepped.gate.step_lines("over", 1, ""))  # None: it was not held any more
 
     others = [threading.Thread(target=step) for _ in range(2)]
     for one in others:
         one.start()
     for one in others:
         one.join(30)
-    assert len(said) == 2 and {*said} <= {True, False, "No line of your own code is held on this rank."}
+    assert len(said) == 2 and {*said} <= {True, False, None}
     assert stepped.line in (at("slow"), at("slow") - 1)
     stepped.gate.remove(None)
     assert stepped.resume() is None and stepped.result == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 import time
@@ -15,6 +16,7 @@ from ddpnb.recorder.holds.breakpoints import Gate
 from ddpnb.recorder.holds.lines import Lines
 from ddpnb.recorder.stacks.user_frames import frames_of, is_user_frame
 from ddpnb.recording.holds import Hold
+from ddpnb.recording.protocol import RELEASE_SIGNAL
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.11 does not report lines")
 
@@ -261,6 +263,19 @@ def test_a_condition_that_raises_or_never_ends(stepped, when, said, monkeypatch)
     stepped.run("main", 3)
     assert stepped.line is None and stepped.result == 6
     assert said in stepped.gate.state()["troubles"][0]
+
+
+@pytest.mark.parametrize("when", ["time.sleep(60)", "time and (lock := Lock()).acquire() and lock.acquire()"])
+def test_a_condition_that_waits_in_c_is_ended(stepped, when, monkeypatch):
+    monkeypatch.setattr(conditions, "LIMIT_S", 0.2)
+    stepped.names |= {"time": time, "Lock": threading.Lock}
+    before = signal.signal(RELEASE_SIGNAL, lambda *_: None)
+    try:
+        stepped.gate.hold(Hold(line="train.py:17", when=when))
+        assert stepped.names["main"](3) == 6
+    finally:
+        signal.signal(RELEASE_SIGNAL, before)
+    assert "no value within 0.2 s; this hold is off for the run" in stepped.gate.state()["troubles"][0]
 
 
 def test_a_condition_changes_no_variable(stepped):
