@@ -45,13 +45,18 @@ def tail(log: str) -> str:
     return "Its last lines:\n    " + "\n    ".join(lines) if lines and not _interrupted(lines) else ""
 
 
-def _last_lines(log: str) -> list[str]:
+def last_part(log: str, most: int) -> str:
+    """The end of a file, at most so many bytes; empty if it cannot be read."""
     try:
         with open(log, "rb") as file:
-            file.seek(max(0, os.path.getsize(log) - _TAIL_BYTES))
-            return file.read().decode(errors="replace").splitlines()[-12:]
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read(most).decode("utf-8", "replace")
     except OSError:
-        return []
+        return ""
+
+
+def _last_lines(log: str) -> list[str]:
+    return last_part(log, _TAIL_BYTES).splitlines()[-12:]
 
 
 def _interrupted(lines: Sequence[str]) -> bool:

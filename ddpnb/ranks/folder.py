@@ -18,7 +18,6 @@ from ddpnb.errors import LaunchError
 from ddpnb.ranks.locked_folder import LockedFolder, remove_path, user_folders
 from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, samples
-from ddpnb.recording.files import make_folder
 
 _SHARED = "DDPNB_SHM"
 _USUAL = "/dev/shm"
@@ -27,7 +26,7 @@ _SPARE = 256 << 20
 _PER_RANK = blackbox.BOX_SIZE + samples.FILE_SIZE
 _OF_RUN = re.compile(r"run(\d{1,12})(?:-rank\d+\.json(?:\.part)?)?")  # logs, endings
 _SHARED_OF_RUN = re.compile(
-    r"rank\d+-run(\d{1,12})-model\d+\.json(?:\.part)?|fence-(\d{1,12})-\w+|rank\d+\.box\.child(\d{1,12})|run(\d{1,12})"
+    r"rank\d+-run(\d{1,12})-model\d+\.json(?:\.part)?|fence-(\d{1,12})-\w+|rank\d+\.box\.child(\d{1,12})"
 )
 
 
@@ -138,12 +137,6 @@ class Folders:
     def log_dir(self, run: int) -> str:
         """Where the ranks' output of a run lies."""
         return os.path.join(self.output, f"run{run}")
-
-    def memory_of(self, run: int) -> str:
-        """A folder in memory for the files of a run whose ranks have processes of their own."""
-        folder = os.path.join(self.memory, f"run{run}")
-        make_folder(folder)
-        return folder
 
     def ending(self, run: int, rank: int) -> str:
         """The file in which a rank says how a run ended."""

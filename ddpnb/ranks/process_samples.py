@@ -247,10 +247,10 @@ class ActivityTracker:
         return time.monotonic() - self.idle_since
 
 
-def command_of(pid: int) -> str:
-    """The command line of a process, or its beginning."""
+def command_of(pid: int, most: int = 120) -> str:
+    """The command line of a process, or its beginning; ``?``: it has ended."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(120).replace(b"\0", b" ").decode("utf-8", "replace").strip() or "?"
+            return file.read(most).replace(b"\0", b" ").decode("utf-8", "replace").strip() or "?"
     except OSError:
         return "?"

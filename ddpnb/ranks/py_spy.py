@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpnb.errors import WorldError
+from ddpnb.ranks.process_samples import command_of
 from ddpnb.recorder.stacks.kernel_waits import waits_for_itself
 from ddpnb.recorder.stacks.user_frames import is_user_file
 from ddpnb.recording.names import one_line
@@ -136,7 +137,7 @@ def plain_children(descendants: Sequence[tuple[int, str]], end: float = math.inf
     for pid, letter in descendants[:_MAX_CHILDREN]:
         left = end - time.monotonic()
         stacks = plain_stacks(pid, left) if letter not in ("Z", "X") and left > 0.05 else []
-        described = {"pid": pid, "command": _command_line(pid), "status": letter, "stacks": stacks}
+        described = {"pid": pid, "command": command_of(pid, 200), "status": letter, "stacks": stacks}
         examined.append(described | {"stuck": waits_for_itself(pid)})
     return examined
 
@@ -154,14 +155,6 @@ def as_children(described: Any, idle_s: float) -> tuple[Child, ...]:
         )
         for one in (described[:_MAX_CHILDREN] if isinstance(described, list) else ())
     )
-
-
-def _command_line(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read(400).replace(b"\0", b" ").decode("utf-8", "replace").strip()[:200]
-    except OSError:
-        return ""
 
 
 def _described(thread: dict[str, Any], pid: int, *, with_locals: bool) -> dict[str, Any]:

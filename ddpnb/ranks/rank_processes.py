@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from ddpnb.ranks.environment import LOOPBACK, Port, ReservedPort
-from ddpnb.ranks.outside import Outside, OutsideHere
+from ddpnb.ranks.outside import Outside
 from ddpnb.recording import verbs
 from ddpnb.recording.verbs import A, Request
 
@@ -112,7 +112,7 @@ class RankView(Protocol):
 
     def outside(self) -> Outside:
         """A new view of the processes from their hosts."""
-        return OutsideHere(self)
+        return Outside(self)
 
     def silent_hosts(self) -> dict[str, tuple[int, ...]]:
         """Hosts of which nothing has been heard for a while, with their ranks: what is known of these is old."""

@@ -45,16 +45,14 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
     recorder = Recorder(folder, rank)
     if ours:
         recorder.watch_own_ranks()
-    number = int(os.environ.get(protocol.RUN, "1"))
-    recorder.begin_run(number, os.environ.get(protocol.FENCE, "raise"))
+    recorder.begin_run(1, os.environ.get(protocol.FENCE, "raise"))
     recorder.door.release.always_inside()
-    armed = json.loads(os.environ.pop(protocol.ARMED, "{}"))
-    recorder.arm(number, armed.get("holds", ()), armed.get("faults", ()), unhurried=armed.get("unhurried", False))
-    recorder.box.set_run(number, RUN_ACTIVE)
+    recorder.arm(1, (), (), unhurried=False)
+    recorder.box.set_run(1, RUN_ACTIVE)
     checkpoints.record_in(recorder.box)
     recorder.phases.environment()
     endings.describe = lambda error: _described(recorder, error)
-    endings.at_end = lambda ending: _ended(recorder, number, ending)
+    endings.at_end = lambda ending: _ended(recorder, ending)
     if os.environ.get(protocol.RECORD):
         with suppress(OSError):  # not every file system of a cluster has sockets: then stacks are read from outside
             SocketChannel(folder, rank, recorder.control.answer)
@@ -98,7 +96,7 @@ def _described(recorder: Recorder, error: BaseException) -> dict[str, Any]:
     return described(error, recorder.door.release)
 
 
-def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
+def _ended(recorder: Recorder, ending: dict[str, Any]) -> None:
     """The program is over: end what is recorded of it."""
     if recorder.box.silent:
         return
@@ -115,7 +113,7 @@ def _ended(recorder: Recorder, number: int, ending: dict[str, Any]) -> None:
     recorder.door.gate.end_of_run(ended=True)
     recorder.faults.end_of_run()
     recorder.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))
-    recorder.box.set_run(number, RUN_ENDED)
+    recorder.box.set_run(1, RUN_ENDED)
 
 
 def _leave(job: str, folder: str, rank: int) -> None:

@@ -38,7 +38,6 @@ NAMESPACE = "ddpnb namespace"  # in the pickle of a notebook's function: the var
 BACKEND = "DDPNB_BACKEND"  # the backend that a script gets, whichever it asks for
 KEEP = "keep"  # a fence of jobs that are kept: a rank stays in the call that does not match
 JOB, FENCE = "DDPNB_JOB", "DDPNB_FENCE"  # of a job of plain processes: its folder, what its fence does
-ARMED = "DDPNB_ARMED"  # the holds and faults with which a plain process begins, as JSON
 LOOKS = (
     "DDPNB_LOOKS"  # LOW..HIGH: between these numbers of optimizer steps the replica watch looks at all tensors in each
 )
@@ -49,7 +48,6 @@ RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 HOSTS = "DDPNB_HOSTS"  # how ranks on other hosts reach the launcher that watches them: see ``inject.other_host``
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
 FORK = "DDPNB_FORK"  # the default of the argument fork of launch()
-RUN = "DDPNB_RUN"  # the number of the only run of a plain process; 1 if it is not set
 # Names, or their beginnings, of the variables that matter to a distributed run:
 ENVIRONMENT = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",

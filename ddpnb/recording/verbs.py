@@ -280,17 +280,24 @@ class Cut(Request[Done]):
 
 
 class GroupCounts(_Message):
-    """How far a rank has come in one group; ``messages``: operation, peer, tag, number."""
+    """How far a rank has come in one group.
+
+    ``returned``: numbers of calls that were given back; ``messages``: operation, peer (-1: any), tag, how many.
+    """
 
     key: str = ""
     ranks: tuple[int, ...] = ()
     calls: int = 0
     returned: tuple[int, ...] = ()
-    messages: Any = ()
+    messages: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class Groups(Done):
-    """See ``control.group_state.GroupState``."""
+    """The default group of a rank; ``size`` 0: there is none; ``backend`` empty: torch's choice.
+
+    ``counts``: how far each group has come; ``torn``: an exception ended a backward, or calls are not recorded. ``users``: what
+    stays with the present groups when there is a new one, as text; ``models``: how many wrapped models would use that.
+    """
 
     size: int = 0
     rank: int = -1

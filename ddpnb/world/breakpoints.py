@@ -14,7 +14,7 @@ from ddpnb.recording import arguments, phrases, verbs
 from ddpnb.recording.holds import HOW, LINES_NEED_3_12, NEEDS_3_12, Hold, Place
 from ddpnb.recording.rank_state import RankState
 from ddpnb.render.views.status import RankStatus
-from ddpnb.world.inspection import Inspection
+from ddpnb.world import looks
 from ddpnb.world.ranks import Ranks, check_refused
 from ddpnb.world.results import WorldStatus
 from ddpnb.world.run import Run
@@ -78,9 +78,8 @@ class Holding:
 class Breakpoints:
     """Holds ranks before collectives, and lets them continue."""
 
-    def __init__(self, ranks: Ranks, inspection: Inspection) -> None:
+    def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self._inspection = inspection
         self._armed: list[tuple[Holding, bool]] = []  # for the next run, and whether they outlive it
         self._listed: list[tuple[Holding, Callable[[], bool]]] = []  # all of them, and whether the run of each is over
         self._listing = threading.Lock()  # not that of the ranks: to draw the list waits for no rank
@@ -154,7 +153,7 @@ class Breakpoints:
             return self._step_lines(verbs.Step(count=n, how=how, to=verbs.LongText(to)), ranks, timeout)
         with self._ranks.lock:
             self._ranks.check_open()
-            states = self._inspection.states()
+            states = looks.states(self._ranks)
             chosen = self._held_ranks(ranks, {one.rank for one in states if one.state is RankState.HELD})
             waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
             self._ranks.send(chosen, verbs.Step(count=n))
@@ -174,7 +173,7 @@ class Breakpoints:
             chosen = self._held_ranks(ranks, {*answers})
             check_refused(answers)
             if all(answer.held for answer in answers.values()):
-                return WorldStatus(self._inspection.states())
+                return WorldStatus(looks.states(self._ranks))
         return self.wait_until_still(chosen, timeout)
 
     def _held(self) -> set[int]:
@@ -279,7 +278,7 @@ class Breakpoints:
         tick = _TICK_S
         while True:
             now = time.monotonic()
-            shown = {one.rank: one for one in self._inspection.states()}
+            shown = {one.rank: one for one in looks.states(self._ranks)}
             busy = set(self._ranks.busy())
             followed = [*ranks, *others] if now - began < _MOMENT_S else ranks
             for rank in followed:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from ddpnb.errors import WorldError
@@ -27,7 +26,7 @@ from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.rules.outcome import is_refused
 from ddpnb.texts import printable
 from ddpnb.world.before_group import BeforeGroup
-from ddpnb.world.end_by_signal import grace_s
+from ddpnb.world.end_by_signal import StartedJob, grace_s
 from ddpnb.world.group_watch import GroupWatch
 from ddpnb.world.plain_run import prepare_logs
 from ddpnb.world.run import Run
@@ -49,7 +48,7 @@ _ATTEMPTS = 4  # that failed and are named
 _WORST = ("ok", "released", "crash", "divergence", "hang")
 
 
-class CommandRun:
+class CommandRun(StartedJob):
     """A command with all its ranks. Use it as a context manager: leaving it early ends the command.
 
     Args:
@@ -118,14 +117,6 @@ class CommandRun:
             if log_dir is not None and self._command.output is not None:
                 self._copying = _copy(self._command.output, os.path.join(log_dir, "output.log"), not apart)
             self._end = undo.pop_all()
-
-    def __enter__(self) -> CommandRun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- what runs
 
@@ -281,10 +272,9 @@ class CommandRun:
         self._hosts.close(end=self._ends_all)
 
     def close(self) -> None:
-        """End the command if it still runs, and remove the files."""
         for monitor in self._monitors:
             monitor.stop_watching()
-        self._end.close()
+        super().close()
 
     # -- what is known
 

@@ -8,11 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:  # ranks are started before what the diagnosis needs is imported
     from ddpnb.recording.findings import Diagnosis
-    from ddpnb.world.run import Run
+    from ddpnb.world.command_run import CommandRun
+    from ddpnb.world.plain_run import PlainRun
 
 GRACE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"  # torchrun's own variable
 _GRACE_S = 30.0
@@ -20,16 +22,20 @@ _TICK_S = 0.05
 _QUIET_S = 1.0  # after which it is said that ranks are waited for
 
 
-class SignalledJob(Protocol):
-    """What runs: ranks, or a command."""
+class StartedJob:
+    """What was started, as a context manager: the end of it ends the job."""
 
-    @property
-    def run(self) -> Run | None: ...
-    @property
-    def lives(self) -> bool: ...
-    @property
-    def grace_s(self) -> float: ...
-    def forward(self, number: int, /) -> None: ...
+    _end: ExitStack
+
+    def close(self) -> None:
+        """End the processes if they still run, and remove their files."""
+        self._end.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class EndBySignal:
@@ -40,7 +46,7 @@ class EndBySignal:
         say: prints a line.
     """
 
-    def __init__(self, current: Callable[[], SignalledJob | None], say: Callable[[str], None]) -> None:
+    def __init__(self, current: Callable[[], PlainRun | CommandRun | None], say: Callable[[str], None]) -> None:
         self._current, self._say = current, say
         self._at_once = self._closed = False
         # A handler may interrupt the thread that holds a lock which this needs: another thread passes them on.

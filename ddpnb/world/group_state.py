@@ -8,59 +8,13 @@ from dataclasses import dataclass
 
 from ddpnb.recording.verbs import GroupCounts, Groups
 
-_MOST = 16  # things that use groups
-_GROUPS = 1000
-_TEXT = 120
+_MOST, _TEXT = 16, 120  # things that use groups, and characters of each
+
+#: the answers of ranks; None of one that does not say it
+States = Mapping[int, Groups | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """How far a rank has come in one group. ``messages``: (operation, peer, tag) -> number; peer -1: any."""
-
-    members: tuple[int, ...]
-    calls: int
-    returned: bool = False  # a number in the midst of the calls was given back
-    messages: Mapping[tuple[str, int, int], int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupState:
-    """The default group of a rank, and how far each group has come. ``size`` 0: there is none; ``backend`` empty: torch's choice.
-
-    ``users``: what stays with the present groups when there is a new one, as text; ``models``: how many wrapped
-    models would use that. ``torn``: an exception ended a backward, or calls are not recorded.
-    """
-
-    size: int
-    rank: int
-    backend: str
-    timeout_s: float | None
-    closed: bool
-    torn: bool
-    counts: Mapping[str, Counts]
-    users: tuple[str, ...] = ()
-    models: int = 0
-
-
-def read(told: Groups | None) -> GroupState | None:
-    """The answer of a rank; None if it is none."""
-    if told is None or told.error:
-        return None
-    try:
-        counts = {one.key: _counts(one) for one in told.counts[:_GROUPS]}
-    except (TypeError, ValueError):
-        return None
-    users = tuple(user[:_TEXT] for user in told.users[:_MOST])
-    group = told.size, told.rank, told.backend[:_TEXT], told.timeout_s
-    return GroupState(*group, told.closed, told.torn, counts, users, told.models)
-
-
-def _counts(told: GroupCounts) -> Counts:
-    messages = {(str(name), int(peer), int(tag)): int(count) for name, peer, tag, count in told.messages}
-    return Counts(told.ranks, told.calls, bool(told.returned) and min(told.returned) <= told.calls, messages)
-
-
-def untouched(states: Mapping[int, GroupState | None], size: int) -> bool:
+def untouched(states: States, size: int) -> bool:
     """Whether an interrupt has left all groups as they were: each call made by all members, each message received.
 
     Nothing may be in flight on any rank.
@@ -74,22 +28,22 @@ def untouched(states: Mapping[int, GroupState | None], size: int) -> bool:
         return False
     if len({state.size for state in known.values()}) > 1:
         return False
-    keys = {key for state in known.values() for key in state.counts}
-    return all(_is_even({rank: state.counts.get(key) for rank, state in known.items()}) for key in keys)
+    counts = {rank: {one.key: one for one in state.counts} for rank, state in known.items()}
+    keys = {key for of_rank in counts.values() for key in of_rank}
+    return all(_is_even({rank: of_rank[key] for rank, of_rank in counts.items() if key in of_rank}) for key in keys)
 
 
-def _is_even(of_ranks: Mapping[int, Counts | None]) -> bool:
+def _is_even(present: Mapping[int, GroupCounts]) -> bool:
     """Whether all members of a group have come equally far in it."""
-    present = {rank: one for rank, one in of_ranks.items() if one is not None}
-    members = {member for one in present.values() for member in one.members}
+    members = {member for one in present.values() for member in one.ranks}
     if members != set(present) or len({one.calls for one in present.values()}) != 1:
         return False
-    if any(one.returned for one in present.values()):
+    if any(one.returned and min(one.returned) <= one.calls for one in present.values()):  # a number in the midst
         return False
     sent: Counter[tuple[int, int, int]] = Counter()  # from, to, tag
     received: Counter[tuple[int, int, int]] = Counter()
     for rank, one in present.items():
-        for (name, peer, tag), count in (one.messages or {}).items():
+        for name, peer, tag, count in one.messages:
             if name == "send":
                 sent[rank, peer, tag] += count
             else:
@@ -116,7 +70,7 @@ class ClosedGroup:
     users: tuple[str, ...] = ()
 
 
-def shared_by_all(states: Mapping[int, GroupState | None], size: int) -> ClosedGroup | None:
+def shared_by_all(states: States, size: int) -> ClosedGroup | None:
     """The group that a new one takes the place of; None if these ranks do not share a group of all ranks.
 
     Args:
@@ -131,5 +85,5 @@ def shared_by_all(states: Mapping[int, GroupState | None], size: int) -> ClosedG
     if len({state.backend for state in known}) != 1:
         return None
     timeouts = {state.timeout_s for state in known}
-    users = dict.fromkeys(user for state in known for user in state.users)
+    users = dict.fromkeys(user[:_TEXT] for state in known for user in state.users)
     return ClosedGroup(known[0].backend, timeouts.pop() if len(timeouts) == 1 else None, tuple(users)[:_MOST])

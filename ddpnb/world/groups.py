@@ -56,7 +56,6 @@ class Groups:
             everybody = range(shared.size)
             shared.check_alive(everybody)
             shared.check_free(everybody)
-            shared.end_fresh()
             shared.closed_group, shared.half_released = None, False
             self._replacement.replace(self._replacement.clean(everybody))
             number = shared.number = shared.number + 1

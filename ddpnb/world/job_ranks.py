@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from collections.abc import Sequence
+from typing import Any
 
 from ddpnb.ranks.jobs.job_processes import JobProcesses, job_endings
 from ddpnb.world.ranks import Ranks
@@ -11,16 +11,7 @@ from ddpnb.world.run_monitor import RunMonitor
 
 
 def monitor_job(
-    processes: JobProcesses,
-    ranks: Sequence[int],
-    patience: float,
-    *,
-    end_after_patience: bool = False,
-    say: Callable[[str], None] | None = None,
-    log_dir: str | None = None,
-    stream: TextIO | None = None,
-    launch_s: float = 0.0,
-    logs_are_removed: bool = True,
+    processes: JobProcesses, ranks: Sequence[int], patience: float, log_dir: str | None = None, **more: Any
 ) -> RunMonitor:
     """Monitor these ranks until the outcome of their program is known.
 
@@ -28,28 +19,12 @@ def monitor_job(
         processes: of the ranks.
         ranks: all of the world, also those that were not seen on this host.
         patience: seconds that a rank may be blocked outside any collective.
-        end_after_patience, say: as for ``RunMonitor``.
-        log_dir: folder with the output of each rank, None: that of the job.
-        stream: where to print the output; None: nowhere.
-        launch_s: how long the launch took.
-        logs_are_removed: with the job.
+        log_dir: folder with the output of each rank; None: that of the job.
+        more: as for ``RunMonitor``.
     """
-    folder = processes.folder
-    monitor = RunMonitor(
-        processes,
-        folder,
-        1,
-        log_dir or folder,
-        ranks,
-        job_endings(folder, ranks),
-        patience=patience,
-        end_after_patience=end_after_patience,
-        say=say,
-        stream=stream,
-        launch_s=launch_s,
-        leave_after_crash=True,
-        logs_are_removed=logs_are_removed,
-    )
+    folder, endings = processes.folder, job_endings(processes.folder, ranks)
+    given = {"leave_after_crash": True, "logs_are_removed": True, **more}
+    monitor = RunMonitor(processes, folder, 1, log_dir or folder, ranks, endings, patience=patience, **given)
     monitor.watch()
     return monitor
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.errors import UsageError, WorldError
@@ -83,14 +82,13 @@ def launch(
         "fence": fence,
         "patience": patience,
         "end_after_patience": end_after_patience,
-        "debug": debug,
         "port": port,
         "quiet": quiet,
     }
     if hosts is not None:
         if devices is not None or port is not None or fork:
             raise UsageError("devices=, port= and fork= are for ranks on this machine.", "Leave them out with hosts=.")
-        return _on_hosts(n, backend, hosts, timeout, options)
+        return _on_hosts(n, backend, hosts, timeout, options, debug=debug)
     plan = device_plan.plan(n, backend, devices)
     if port is not None:
         arguments.whole("port", port, 1, 65535)
@@ -103,7 +101,7 @@ def launch(
             from ddpnb.ranks.engines.engines import Engines
             from ddpnb.world.world import World
 
-            world = World(plan, partial(Engines, fork=imports, cluster=early.cluster), early=early, **options)
+            world = World(plan, Engines(early.cluster, imports), early, **options)
             undo.callback(_close, world)
         world._start(timeout)
         undo.pop_all()
@@ -116,6 +114,8 @@ def _on_hosts(
     client: ipyparallel.Client | ipyparallel.DirectView,
     timeout: float,
     options: dict[str, Any],
+    *,
+    debug: bool,
 ) -> World:
     from ddpnb.ranks.remote import engines, hosts  # ranks elsewhere are rare
     from ddpnb.world.world import World
@@ -125,7 +125,10 @@ def _on_hosts(
     found.use(plan)
     _warn((*plan.warnings, *found.warnings))
     with contextlib.ExitStack() as undo:
-        world = World(plan, partial(engines.RemoteEngines, plan=plan, hosts=found), **options)
+        early = Early(plan, debug=debug, address=found.address, begin=False)
+        undo.callback(early.close)
+        made = engines.RemoteEngines(early.cluster, early.folders.output, plan, found)
+        world = World(plan, made, early, **options)
         undo.callback(_close, world)
         world._start(timeout)
         undo.pop_all()

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TextIO
 
 from ddpnb.errors import UsageError
@@ -19,12 +18,12 @@ from ddpnb.ranks.jobs.injection import injected
 from ddpnb.ranks.jobs.spawned import Program, SpawnedProcesses
 from ddpnb.ranks.observe import logs
 from ddpnb.recording.files import make_folder, private
-from ddpnb.world.end_by_signal import grace_s
+from ddpnb.world.end_by_signal import StartedJob, grace_s
 
 _TICK_S = 0.1
 
 
-class PlainRun:
+class PlainRun(StartedJob):
     """One script on fresh processes, one per rank. Use it as a context manager: the end of it ends the processes.
 
     Args:
@@ -145,18 +144,6 @@ class PlainRun:
         """Wait until all processes have ended."""
         while any(self.processes.exit_status(rank) is None for rank in self.run.endings):
             time.sleep(_TICK_S)
-
-    def close(self) -> None:
-        """End the processes and remove their files."""
-        self._end.close()
-
-    def __enter__(self) -> PlainRun:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def prepare_logs(folder: str, ranks: Sequence[int]) -> None:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks.devices import Plan
 from ddpnb.ranks.engines.early import Early
-from ddpnb.ranks.environment import Port, ReservedPort, debug_environment, rank_environment
-from ddpnb.ranks.exit_reasons import cannot_start
-from ddpnb.ranks.folder import Folders
-from ddpnb.ranks.jobs.spawned import SpawnedProcesses
+from ddpnb.ranks.environment import Port, ReservedPort, rank_environment
 from ddpnb.ranks.observe.observer import Observer
 from ddpnb.ranks.rank_processes import OwnedRanks, RankView
 from ddpnb.recording import arguments, phrases, protocol, verbs
 from ddpnb.recording.progress import Progress
 from ddpnb.recording.verbs import A, OfARun, Request
-from ddpnb.world.group_state import ClosedGroup, GroupState, read
+from ddpnb.world.group_state import ClosedGroup, States
 from ddpnb.world.run import Run
 from ddpnb.world.run_monitor import RunMonitor
 from ddpnb.world.startup import Startup
@@ -46,7 +42,7 @@ class Ranks:
 
     def __init__(self, size: int, processes: RankView, memory: str, description: str) -> None:
         self.size = size
-        self._processes = processes
+        self.processes = processes
         self.memory = memory
         self.description = description
         self.number = 0  # of the last run or start-up
@@ -67,11 +63,6 @@ class Ranks:
     def backend(self) -> str:
         """The backend of a process group that is created again; empty for ranks that another program has started."""
         return ""
-
-    @property
-    def processes(self) -> RankView:
-        """The processes of the ranks."""
-        return self._processes
 
     def begun(self, monitor: RunMonitor) -> Run:
         """A run has begun on the ranks of this monitor."""
@@ -173,10 +164,10 @@ class Ranks:
         """Send a request to ranks; the answers of those that answered in time."""
         return self.processes.ask(ranks, request, timeout)
 
-    def groups(self, ranks: Sequence[int]) -> dict[int, GroupState | None]:
+    def groups(self, ranks: Sequence[int]) -> States:
         """The process groups of these ranks, which are idle; None for a rank that does not say."""
         answers = self.ask(ranks, verbs.Group(), _GROUPS_S)
-        return {rank: read(answers.get(rank)) for rank in ranks}
+        return {rank: told if (told := answers.get(rank)) is not None and not told.error else None for rank in ranks}
 
     def send(self, ranks: Sequence[int], request: Request[A]) -> Mapping[int, A]:
         """Send a request to ranks and wait for their answers. Ranks that have not begun their run apply it then.
@@ -225,73 +216,26 @@ class OwnRanks(Ranks):
 
     Args:
         plan: the device of each rank.
-        processes: makes the processes, given a folder for their output.
-        debug, port, quiet: as for ``launch()``.
-        early: what was started already, of the same plan; these ranks take it over.
+        processes: of the ranks.
+        early: what they need and what was started already, of the same plan; these ranks take it over.
+        port, quiet: as for ``launch()``.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        processes: Callable[[str], OwnedRanks],
-        *,
-        debug: bool,
-        port: int | None,
-        quiet: bool,
-        early: Early | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, processes: OwnedRanks, early: Early, *, port: int | None, quiet: bool) -> None:
+        super().__init__(len(plan.devices), processes, early.folders.memory, plan.description)
         self.plan = plan
+        self.engines = processes
+        self.folders, self.unused_port = early.folders, early.unused_port
         self.launch_s = 0.0
         self.quiet = quiet
-        self._debug = debug_environment(plan.backend) if debug else {}
         self._port = port
         self._early = early
-        self._reserved: Port | None = early.port if early is not None else None
-        size = len(plan.devices)
-        with contextlib.ExitStack() as undo:
-            if early is not None:
-                unused_port, self.folders = early.unused_port, early.folders
-            else:
-                unused_port = ReservedPort()
-                undo.callback(unused_port.release)
-                self.folders = Folders(size)
-                undo.callback(self.folders.remove)
-            try:
-                made = processes(self.folders.output)
-            except (OSError, RuntimeError) as error:
-                raise cannot_start(error) from None
-            undo.pop_all()
-        if early is not None:
-            early.hand_over()
-        super().__init__(size, made, self.folders.memory, plan.description)
-        self.engines = made
-        self.unused_port = unused_port
-        self._fresh: SpawnedProcesses | None = None  # of the last script that asked for them
+        self._reserved: Port | None = early.port
+        early.hand_over()
 
     @property
     def backend(self) -> str:
         return self.plan.backend
-
-    @property
-    def processes(self) -> RankView:
-        """Those of the World, or of a script in processes of its own as long as one of them lives."""
-        fresh = self._fresh
-        if fresh is None or not fresh.some_live:
-            return self.engines
-        running = {rank: monitor for rank, monitor in self.in_run.items() if monitor.ends_with_script}
-        ended = bool(running) and not any(monitor.is_in(rank) for rank, monitor in running.items())
-        return self.engines if ended else fresh  # they take a moment to exit
-
-    def use(self, processes: SpawnedProcesses) -> None:
-        """A script runs in processes of its own: until they end, they are the ranks."""
-        self._fresh = processes
-
-    def end_fresh(self) -> None:
-        """End the processes that a script had for itself."""
-        fresh, self._fresh = self._fresh, None
-        if fresh is not None:
-            fresh.stop()
-            self.in_run = {rank: monitor for rank, monitor in self.in_run.items() if not monitor.ends_with_script}
 
     # -- their processes
 
@@ -304,23 +248,20 @@ class OwnRanks(Ranks):
         Raises:
             LaunchError: a process did not start.
         """
-        began = self._early.began if self._early is not None else time.monotonic()
         with Progress(f"starting {self.plan.description}", self.size, self.quiet) as progress:
             self.engines.progress = progress.update
             self.engines.prepare(self.folders.memory, timeout)
-            self.engines.start(self._first_environments(), timeout)
-        self.launch_s = time.monotonic() - began
-
-    def _first_environments(self) -> dict[int, dict[str, str]]:
-        if self._early is not None:
-            return self._early.environments
-        port = self.new_port()
-        return {rank: self.environment(rank, port) for rank in range(self.size)}
+            environments = self._early.environments
+            if not environments:
+                port = self.new_port()
+                environments = {rank: self.environment(rank, port) for rank in range(self.size)}
+            self.engines.start(environments, timeout)
+        self.launch_s = time.monotonic() - self._early.began
 
     def environment(self, rank: int, port: int) -> dict[str, str]:
         """The environment variables of a rank's process; ``port``: MASTER_PORT."""
         return {
-            **rank_environment(self.plan, rank, port, self._debug, self.engines.address),
+            **rank_environment(self.plan, rank, port, self._early.debugging, self.engines.address),
             protocol.FOLDER: self.folders.memory,
         }
 
@@ -350,7 +291,6 @@ class OwnRanks(Ranks):
         for monitor in list(self.monitors):
             monitor.stop_watching()
         try:
-            self.end_fresh()
             self.engines.stop()
         finally:
             for reserved in (self._reserved, self.unused_port):

@@ -72,7 +72,7 @@ class Releasing:
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}
             for monitor in monitors:
                 monitor.settle(released=True)
-            of_world = bool(self._backend and monitors) and not any(one.ends_with_script for one in monitors)
+            of_world = bool(self._backend and monitors)
             release = _Release(shared, monitors if of_world else (), f"released by {self._name}.release()", timeout)
             freed = release.made()
             kept = of_world and not release.shut and not freed.left and self._keep(monitors)

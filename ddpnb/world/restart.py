@@ -58,7 +58,6 @@ class Restart:
         shared = self._ranks
         with shared.lock:
             shared.check_open()
-            shared.end_fresh()
             startup = shared.startup
             chosen = self.would_replace() if ranks is None else sorted(arguments.ranks(ranks, shared.size))
             if not chosen:
@@ -83,6 +82,11 @@ class Restart:
                 if not shared.busy():  # the group of earlier code has lost members
                     self._replacement.clean(others)
             return Restarted(tuple(chosen), tuple(others), freed, tuple(told))
+
+    def renew(self) -> None:
+        """Give all ranks, which are in no run, new processes, without a group: those of a script that asks for them."""
+        self._replacement.replace(list(range(self._ranks.size)))
+        self._ranks.closed_group = None
 
     def would_replace(self) -> list[int]:
         """The ranks that ``restart()`` replaces: dead and stopped ones; if there are none, those that are in a run."""
@@ -110,7 +114,6 @@ class Restart:
         self._ranks.check_free(ranks)
         for monitor in {self._ranks.in_run[rank] for rank in ranks if rank in self._ranks.in_run}:
             monitor.await_outcome(10)  # if it cannot be known, Run.wait() says so
-        self._ranks.end_fresh()
         if kind != "script":
             self._releasing.finish()
             self._groups.renew()

@@ -55,6 +55,7 @@ class RunMonitor:
         say: shows a warning; None: in the stream.
         interrupt: what Ctrl-C does while the outcome is awaited; None: raise KeyboardInterrupt.
         logs_are_removed: with the World.
+        what: runs, in words: recordings of the run have it.
     """
 
     def __init__(
@@ -75,8 +76,10 @@ class RunMonitor:
         say: Callable[[str], None] | None = None,
         interrupt: Callable[[], object] | None = None,
         logs_are_removed: bool = False,
+        what: str = "",
     ) -> None:
         self.number = number
+        self.what = what
         self.began_at = time.time()
         self.log_dir = log_dir
         self.patience = patience
@@ -92,6 +95,7 @@ class RunMonitor:
         self._folder = folder
         self._outcomes = outcomes
         self.observer = self.another_observer()
+        self.observer.what = what
         self._stream = Stream(self.logs, stream, stream_limit)
         self._stopping = threading.Event()
         self._launch_s = launch_s
@@ -154,23 +158,9 @@ class RunMonitor:
     # -- what is known
 
     @property
-    def what(self) -> str:
-        """What runs, in words: recordings of the run have it."""
-        return self.observer.what
-
-    @what.setter
-    def what(self, words: str) -> None:
-        self.observer.what = words
-
-    @property
     def began_ns(self) -> int:
         """When the run, or the monitoring of a job, began: nanoseconds of the monotonic clock."""
         return int(self._began * 1e9)
-
-    @property
-    def ends_with_script(self) -> bool:
-        """Whether the run has processes of its own, which end with it."""
-        return self._processes.ends_with_script
 
     @property
     def outcome(self) -> str:

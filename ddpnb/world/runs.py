@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 from ddpnb.errors import UsageError
 from ddpnb.ranks.environment import working_directory
-from ddpnb.ranks.jobs.injection import injected
-from ddpnb.ranks.jobs.job_processes import job_endings
-from ddpnb.ranks.jobs.spawned import Program, SpawnedProcesses
-from ddpnb.ranks.rank_processes import RankView
 from ddpnb.recorder import entries
-from ddpnb.recorder.process.kernel_environment import without_kernel
-from ddpnb.recording import arguments, protocol
+from ddpnb.recording import arguments
 from ddpnb.world import run_requests
 from ddpnb.world.breakpoints import Breakpoints
 from ddpnb.world.faults import Faults
@@ -70,13 +64,8 @@ class Runs:
     ) -> Run:
         """See ``World.run``."""
         script = isinstance(target, (str, os.PathLike))
-        if fresh and len(set(self._ranks.plan.hosts)) > 1:
-            raise UsageError(
-                "fresh=True runs all ranks on this machine; this world has several hosts.",
-                "Leave it out: scripts then run in the ranks of the World, in a fresh state.",
-            )
         if fresh and not script:
-            raise UsageError("fresh=True is for scripts.", "A function runs in the ranks of the World: leave it out.")
+            raise UsageError("fresh=True is for scripts.", "Before a function: world.restart(range(world.size)).")
         chosen = {"fence": fence, "patience": patience, "end_after_patience": end_after_patience}
         terms = self.terms._replace(**{name: value for name, value in chosen.items() if value is not None})
         run_requests.check_terms(terms.fence, terms.patience)
@@ -93,17 +82,11 @@ class Runs:
             self._ranks.check_free(ranks)
             if script:
                 self._ranks.engines.check_files([os.path.abspath(order["script"]), working_directory()])
-            if fresh:
-                self._ranks.end_fresh()
-                run = self._start_fresh(Program(order["script"], tuple(order["arguments"])), ranks, terms, **output)
-                run._monitor.what = what
-                return run
-            if script:
                 self._ranks.startup = None  # it begins without a group, and makes its own
+            if fresh:
+                self._restart.renew()
             self._restart.prepare(ranks, "script" if script else "function")
-            run = self._start(order, payload, ranks, terms, **output)
-            run._monitor.what = what
-            return run
+            return self._start(order, payload, ranks, terms, what, **output)
 
     def execute(
         self,
@@ -122,9 +105,7 @@ class Runs:
             order = run_requests.of_cell(code, self._ranks.folders.output, name)
             order["environment"] = {"TTY_COMPATIBLE": "1"} if draws and "TTY_COMPATIBLE" not in os.environ else {}
             self._restart.prepare(chosen, "cell")
-            run = self._start(order, None, chosen, self.terms, stream=stream)
-            run._monitor.what = "cell"
-            return run
+            return self._start(order, None, chosen, self.terms, "cell", stream=stream)
 
     def _start(
         self,
@@ -132,72 +113,15 @@ class Runs:
         payload: bytes | None,
         ranks: Sequence[int],
         terms: Terms,
-        **output: Any,
-    ) -> Run:
-        """Start a run in the processes of the World."""
-        shared = self._ranks
-        directory = working_directory()
-        number = shared.number + 1
-        endings = {rank: shared.folders.ending(number, rank) for rank in range(shared.size)}
-        monitor = self._monitor(lambda _: shared.engines, shared.memory, endings, ranks, terms, **output)
-        port = shared.new_port()
-        order |= {"fence": terms.fence, "directory": directory}
-        holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
-        orders: dict[int, dict[str, Any]] = {}
-        for rank in ranks:
-            environment = {**order.get("environment", {}), "MASTER_PORT": str(port), **self._faults.variables(rank)}
-            orders[rank] = order | holds[rank] | {"faults": faults[rank], "environment": environment}
-        monitor.start(shared.engines, orders, payload, entries.run)
-        self._faults.run_started()
-        return shared.begun(monitor)
-
-    def _start_fresh(self, program: Program, ranks: Sequence[int], terms: Terms, **output: Any) -> Run:
-        """Start a script in processes of its own, which are the ranks until they end."""
-        shared = self._ranks
-        directory = working_directory()
-        folder = shared.folders.memory_of(shared.number + 1)
-        started: list[SpawnedProcesses] = []
-
-        def processes(logs: Mapping[int, str]) -> SpawnedProcesses:
-            started.append(SpawnedProcesses(folder, program, logs, directory))
-            return started[0]
-
-        monitor = self._monitor(processes, folder, job_endings(folder, ranks), ranks, terms, **output)
-        port = shared.new_port()
-        common = injected(without_kernel(os.environ), folder, terms.fence) | {protocol.RUN: str(monitor.number)}
-        holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
-        environments: dict[int, dict[str, str]] = {}
-        for rank in ranks:
-            changed = {
-                **common,
-                **shared.environment(rank, port),
-                protocol.FOLDER: folder,
-                **self._faults.variables(rank),
-            }
-            armed = json.dumps(holds[rank] | {"faults": faults[rank]})
-            environments[rank] = {name: value for name, value in changed.items() if value is not None} | {
-                protocol.ARMED: armed
-            }
-        started[0].start(environments)
-        shared.use(started[0])
-        monitor.watch()
-        self._faults.run_started()
-        return shared.begun(monitor)
-
-    def _monitor(
-        self,
-        processes: Callable[[Mapping[int, str]], RankView],
-        memory: str,
-        endings: Mapping[int, str],
-        ranks: Sequence[int],
-        terms: Terms,
+        what: str,
         *,
         stream: TextIO | bool | None,
         log_dir: str | os.PathLike[str] | None = None,
         leave_after_crash: bool = False,
-    ) -> RunMonitor:
-        """The monitor of the next run; ``processes``: makes its processes, given the file of each rank's output."""
+    ) -> Run:
+        """Start a run in the processes of the World."""
         shared = self._ranks
+        directory = working_directory()
         if log_dir is not None and not isinstance(log_dir, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"log_dir must be the path of a folder, not {arguments.short(log_dir)}.")
         number = shared.number = shared.number + 1
@@ -208,12 +132,12 @@ class Runs:
         prepare_logs(folder, ranks)
         shared.engines.share(folder, ranks)
         monitor = RunMonitor(
-            processes({rank: os.path.join(folder, f"rank{rank}.log") for rank in ranks}),
-            memory,
+            shared.processes,
+            shared.memory,
             number,
             folder,
             ranks,
-            endings,
+            {rank: shared.folders.ending(number, rank) for rank in range(shared.size)},
             patience=terms.patience,
             end_after_patience=terms.end_after_patience,
             stream=shown,
@@ -222,9 +146,25 @@ class Runs:
             leave_after_crash=leave_after_crash,
             interrupt=self._releasing.release if _in_ipython() else None,
             logs_are_removed=log_dir is None,
+            what=what,
         )
         weakref.finalize(monitor, shared.folders.forget, number).atexit = False  # dropping a run frees its files
-        return monitor
+        monitor.start(shared.engines, self._orders(order, ranks, terms, directory), payload, entries.run)
+        self._faults.run_started()
+        return shared.begun(monitor)
+
+    def _orders(
+        self, order: dict[str, Any], ranks: Sequence[int], terms: Terms, directory: str
+    ) -> dict[int, dict[str, Any]]:
+        """The order of each rank, with the holds and faults that are armed for it."""
+        own = {"MASTER_PORT": str(self._ranks.new_port())}
+        order |= {"fence": terms.fence, "directory": directory}
+        holds, faults = self._breakpoints.hand_over(ranks), self._faults.hand_over(ranks)
+        orders: dict[int, dict[str, Any]] = {}
+        for rank in ranks:
+            environment = {**order.get("environment", {}), **own, **self._faults.variables(rank)}
+            orders[rank] = order | holds[rank] | {"faults": faults[rank], "environment": environment}
+        return orders
 
 
 def _in_ipython() -> bool:

@@ -18,7 +18,7 @@ from ddpnb.ranks.jobs.unrecorded_processes import UnrecordedProcesses
 from ddpnb.recording.recording import Recording
 from ddpnb.reports import facts, files, flight_recorder, together
 from ddpnb.world import nccl_status
-from ddpnb.world.inspection import Inspection
+from ddpnb.world.inspection import InspectedRanks
 from ddpnb.world.job_ranks import JobRanks
 
 _FORMAT = "stacks read by py-spy"
@@ -56,7 +56,7 @@ def read(pids: Sequence[int], patience: float) -> Recording:
             run = ranks.last_run
             assert run is not None
             run.wait(patience + _LOOK_S)
-            recording = run.recording or Inspection(ranks).snapshot()
+            recording = run.recording or InspectedRanks(ranks).snapshot()
             paths, earlier = dumps.result(), first.result()
     finally:
         ranks.close()

@@ -13,7 +13,6 @@ from typing import Any, TextIO
 from ddpnb.errors import WorldError
 from ddpnb.ranks import devices as device_plan
 from ddpnb.ranks.engines.early import Early
-from ddpnb.ranks.engines.engines import Engines
 from ddpnb.ranks.rank_processes import OwnedRanks
 from ddpnb.recording.interrupts import put_off
 from ddpnb.world.doctor import Checkup, examine
@@ -44,17 +43,16 @@ class World(LiveRanks):
     def __init__(
         self,
         plan: device_plan.Plan,
-        processes: Callable[[str], OwnedRanks] = Engines,
+        processes: OwnedRanks,
+        early: Early,
         *,
         fence: str,
         patience: float,
         end_after_patience: bool = False,
-        debug: bool,
         port: int | None,
         quiet: bool,
-        early: Early | None = None,
     ) -> None:
-        ranks = OwnRanks(plan, processes, debug=debug, port=port, quiet=quiet, early=early)
+        ranks = OwnRanks(plan, processes, early, port=port, quiet=quiet)
         super().__init__(ranks)
         self._own = ranks
         replacement = Replacement(ranks, self._faults)
@@ -127,8 +125,8 @@ class World(LiveRanks):
                 before the outcome is fixed.
             fence: as for ``launch()``, for this run only; by default that of the World.
             patience, end_after_patience: as for ``launch()``, for this run only; by default those of the World.
-            fresh: run the script in plain processes of its own, one per rank, as ``ddpnb run`` does: for a program
-                that does not run in a notebook's process. They take the place of the World's ranks until they end.
+            fresh: give all ranks new processes first, as ``restart()`` does: for a script that does what a process can
+                do only once. The variables and models in the old ones are gone.
 
         Returns:
             The run, which is in progress.
@@ -137,6 +135,7 @@ class World(LiveRanks):
             ScriptNotFound: the script does not exist.
             UsageError: unknown fence, or an invalid number of seconds.
             WorldError: the World is closed, or ranks are still in an earlier run.
+            LaunchError: ``fresh``: a new process did not start.
 
         Example:
             >>> world.run("train.py", "--steps", "20").wait().outcome

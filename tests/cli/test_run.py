@@ -210,29 +210,23 @@ def test_a_script_that_asks_for_nccl_runs_on_gloo_and_is_told_so(tmp_path, cli):
     assert done.stdout.count("the script asks for nccl; it runs on gloo") == 1
 
 
-def _interrupts():
-    """Two signals at three moments."""
-    for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-        for name, after in (("early", 0.3), ("starting", 1.5), ("running", None)):
-            always = (number, name) in ((signal.SIGINT, "running"), (signal.SIGTERM, "starting"))
-            marks = [] if always else [pytest.mark.full]
-            yield pytest.param(number, status, after, id=f"{name}-{number.name}", marks=marks)
-
-
-@pytest.mark.parametrize(("number", "status", "after"), [*_interrupts()])
+@pytest.mark.parametrize(
+    ("number", "status", "after"),
+    [
+        pytest.param(signal.SIGTERM, 143, 1.5, id="starting"),
+        pytest.param(signal.SIGINT, 130, 1.5, id="starting-INT", marks=pytest.mark.full),
+        pytest.param(signal.SIGINT, 130, 0.3, id="early", marks=pytest.mark.full),
+    ],
+)
 def test_interrupted(number, status, after, tmp_path):
-    """At any moment: the right status, no traceback, nothing left running."""
-    script = tmp_path / "s.py"
-    script.write_text("import os, time\nopen('begun' + os.environ['RANK'], 'w').close()\ntime.sleep(600)\n")
-    process = begin("run", "-n", "2", script, cwd=tmp_path)
-    if after is None:
-        wait_until_begun(tmp_path, 2)
-    else:
-        time.sleep(after)
+    """Before ranks run: the right status, no traceback, nothing left running. Of ranks that run: test_signals.py."""
+    (tmp_path / "s.py").write_text("import time\ntime.sleep(600)\n")
+    process = begin("run", "-n", "2", "s.py", cwd=tmp_path)
+    time.sleep(after)
     children = family(process)
     process.send_signal(number)
     _, said = process.communicate(timeout=240)
-    if after is None or after > 1:
+    if after > 1:
         # Killed by it is the same to a shell: so Python ends when the interrupt fell into an import written in C.
         assert process.returncode in (status, -number)
         assert "Traceback" not in said
@@ -269,21 +263,6 @@ def wait_for_ranks(process, count=2):
             return children
         time.sleep(0.02)
     raise AssertionError("no ranks were started")
-
-
-@pytest.mark.full
-def test_impatient_people_press_it_again():
-    """The second and third interrupt fall into the stop of the ranks."""
-    process = begin("run", "-n", "2", VICTIMS / "alone.py", "600")
-    children = wait_for_ranks(process)
-    for _ in range(30):
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.02)
-    _, said = process.communicate(timeout=240)
-    assert process.returncode in (130, -signal.SIGINT)
-    assert "Traceback" not in said
-    assert_all_ended(process, children)
 
 
 def test_the_verdict_of_an_interrupted_run(tmp_path):

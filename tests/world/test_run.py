@@ -47,6 +47,6 @@ def test_the_logs_are_kept_once_for_the_message_that_names_them(monitor, kept):
 
 def test_the_next_run_keeps_no_logs_that_nobody_hears_of(monitor, kept, monkeypatch):
     monkeypatch.setattr(Restart, "_unusable", lambda _self, **_: [])
-    ranks = SimpleNamespace(check_free=lambda _ranks: None, in_run={0: monitor}, end_fresh=lambda: None)
+    ranks = SimpleNamespace(check_free=lambda _ranks: None, in_run={0: monitor})
     Restart(ranks, None, SimpleNamespace(has_group=lambda: False), None).prepare([0], "script")
     assert kept == []

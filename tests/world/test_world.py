@@ -14,6 +14,7 @@ import ddpnb
 from ddpnb.errors import LaunchError, UsageError, WorldError
 from ddpnb.ranks import devices, interpreter
 from ddpnb.ranks.engines import engines
+from ddpnb.ranks.engines.early import Early
 from ddpnb.recording.protocol import FOLDER
 from ddpnb.world.world import World
 
@@ -26,16 +27,16 @@ def refused(*_args, **_more):
 def world(place):
     """One whose ranks were never started."""
     plan = devices.plan(1, "gloo", None)
-    made = World(plan, fence="raise", patience=1.0, debug=False, port=None, quiet=True)
+    early = Early(plan, debug=False, begin=False)
+    made = World(plan, engines.Engines(early.cluster), early, fence="raise", patience=1.0, port=None, quiet=True)
     yield made
     made._ranks.closed = False
     made.close()
 
 
-@pytest.mark.parametrize("what", ["early.EngineCluster", "engines.Engines"])
-def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch, what):
+def test_what_was_made_is_removed_when_the_engines_cannot_be(place, monkeypatch):
     threads = set(threading.enumerate())
-    monkeypatch.setattr(f"ddpnb.ranks.engines.{what}", refused)
+    monkeypatch.setattr("ddpnb.ranks.engines.early.EngineCluster", refused)
     with pytest.raises(LaunchError, match="Resource temporarily unavailable(.|\n)*ulimit -u"):
         ddpnb.launch(1, backend="gloo", quiet=True)
     assert os.listdir(place) == []

@@ -94,7 +94,7 @@ class RankValues:
                 return self._context.world.tensor(path, place, ranks=ranks or None, timeout=_TIMEOUT_S)
             if frames is None:
                 return "No rank is in this function."
-            return self._context.world._inspection.open(frames, path)
+            return self._context.world._open(frames, path)
         except DdpnbError as error:
             return str(error)
 

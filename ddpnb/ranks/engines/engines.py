@@ -16,7 +16,6 @@ from ddpnb.ranks import descendants
 from ddpnb.ranks.engines.client import Client, Reply
 from ddpnb.ranks.engines.cluster import START_S, EngineCluster, common
 from ddpnb.ranks.engines.replying import identity, in_json
-from ddpnb.ranks.environment import LOOPBACK
 from ddpnb.ranks.exit_reasons import cannot_start, tail
 from ddpnb.ranks.forks import NoForks
 from ddpnb.ranks.interpreter import Child
@@ -29,17 +28,13 @@ class Engines(OwnedRanks):
     """One engine per rank.
 
     Args:
-        folder: the world's own folder.
+        cluster: which may have started the first processes already.
         fork: fork the ranks from one process with this imported (``fork_server.serve``); empty: do not.
-        address: see ``EngineCluster``.
-        cluster: which has started the first processes already; by default a new one.
     """
 
     ends_with_script = False
 
-    def __init__(
-        self, folder: str, fork: str = "", address: str = LOOPBACK, cluster: EngineCluster | None = None
-    ) -> None:
+    def __init__(self, cluster: EngineCluster, fork: str = "") -> None:
         self._fork = fork
         self._owner = os.getpid()
         self.client: Client | None = None
@@ -52,7 +47,7 @@ class Engines(OwnedRanks):
         self._exits: dict[int, int | None] = {}
         self._killed: set[int] = set()  # processes of ranks that we have ended
         self._environments: dict[int, dict[str, str]] = {}
-        self._cluster = cluster if cluster is not None else EngineCluster(folder, address)
+        self._cluster = cluster
 
     # -- start
 

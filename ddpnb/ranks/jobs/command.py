@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO
 
 import psutil
@@ -24,6 +25,7 @@ from ddpnb.recording import protocol
 
 _TERM_S = 5.0  # that a command has to end after SIGTERM
 _REFUSED = "refused-"
+_ENTRIES = 1 << 16  # of one folder
 _IGNORING = "EIS"  # options of Python that ignore PYTHONPATH or sitecustomize
 
 # Commands that start processes on other hosts.
@@ -47,6 +49,19 @@ class Unrecorded:
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.command}) is not recorded: {self.why}"
+
+
+def refusals(folder: str) -> list[Unrecorded]:
+    """The processes in which the recorder could not start, as they say themselves in the folder of a job on their host."""
+    found: list[Unrecorded] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in sorted(islice(entries, _ENTRIES), key=lambda entry: entry.name):
+            pid = entry.name.removeprefix(_REFUSED)
+            if pid != entry.name and pid.isdecimal() and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError), open(entry.path, encoding="utf-8", errors="replace") as file:
+                    program, _, why = file.read(4096).partition("\n")
+                    found.append(Unrecorded(int(pid), program, why.rstrip(".")))
+    return found
 
 
 class Command:
@@ -121,21 +136,8 @@ class Command:
 
     def unrecorded(self) -> list[Unrecorded]:
         """What is known of processes that are not recorded, and why."""
-        found = [*self._refusals(), *self._not_reached()]
+        found = [*refusals(self.folder), *self._not_reached()]
         return list({one.pid: one for one in reversed(found)}.values())
-
-    def _refusals(self) -> list[Unrecorded]:
-        """The processes in which the recorder could not start, as they say themselves."""
-        found: list[Unrecorded] = []
-        for entry in self._entries():
-            if entry.name.startswith(_REFUSED):
-                with (
-                    contextlib.suppress(OSError, ValueError),
-                    open(entry.path, encoding="utf-8", errors="replace") as file,
-                ):
-                    program, _, why = file.read(4096).partition("\n")
-                    found.append(Unrecorded(int(entry.name.removeprefix(_REFUSED)), program, why.rstrip(".")))
-        return found
 
     def _not_reached(self) -> list[Unrecorded]:
         """Python processes below the command that did not load what starts the recorder."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,22 @@ from ddpnb.ranks.jobs.exits import Exits, exit_status
 from ddpnb.ranks.process_samples import GONE, STOPPED, command_of, kernel_status
 from ddpnb.ranks.rank_processes import RankView
 from ddpnb.recording import protocol, status_file
-from ddpnb.recording.ending import UNKNOWN_SIGNAL
+from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.recording.names import UNDECODABLE, given_name
 
 _LIMIT = 64 << 10  # bytes of a rank's description
 _WRITTEN_S = 0.1  # for a parent to write the status of a process after it has waited for it
+_ENDED = (-signal.SIGKILL, -signal.SIGTERM)
+# What faulthandler calls the signals that it writes a stack for.
+_SIGNALS = {
+    b"Segmentation fault": signal.SIGSEGV,
+    b"Aborted": signal.SIGABRT,
+    b"Bus error": signal.SIGBUS,
+    b"Floating-point exception": signal.SIGFPE,
+    b"Illegal inst": signal.SIGILL,
+}
+_CRASH = re.compile(rb"Fatal Python error: (" + b"|".join(_SIGNALS) + rb")")
+_CRASH_LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +112,17 @@ class JobProcesses(RankView):
 
     Args:
         folder: of their process group.
+        exits: how it is known how they ended.
     """
 
     ends_with_script = True
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, exits: ExitRule | None = None) -> None:
         self.folder = folder
+        self._rule = exits if exits is not None else WATCHED
         self._known: dict[int, Identity] = {}
         self._exits = Exits()
+        self._statuses: dict[int, int] = {}  # of processes
         self._gone: dict[int, float] = {}  # process ID -> when it was first seen to have ended, without a status
 
     def identity(self, rank: int) -> Identity | None:
@@ -121,14 +136,15 @@ class JobProcesses(RankView):
         return self._known.get(rank)
 
     def found(self) -> dict[int, Identity]:
-        """The ranks that there are by now."""
-        return {rank: known for rank in _ranks_in(self.folder) if (known := self.identity(rank)) is not None}
+        """The ranks that there have been by now, also those whose files are removed."""
+        ranks = sorted({*self._known, *_ranks_in(self.folder)})
+        return {rank: known for rank in ranks if (known := self.identity(rank)) is not None}
 
     # -- state
 
     def pid(self, rank: int) -> int:
         known = self.identity(rank)
-        return known.pid if known is not None else 0
+        return known.pid if known is not None and (not self._rule.living or self.alive(rank)) else 0
 
     def device(self, rank: int) -> str:
         known = self.identity(rank)
@@ -139,7 +155,7 @@ class JobProcesses(RankView):
         return known.visible_devices if known is not None else None
 
     def listens(self, rank: int) -> bool:
-        return self.identity(rank) is not None
+        return self.identity(rank) is not None and (not self._rule.living or self.alive(rank))
 
     def alive(self, rank: int) -> bool:
         known = self.identity(rank)
@@ -158,38 +174,62 @@ class JobProcesses(RankView):
         known = self.identity(rank)
         if known is None or self.alive(rank):
             return None
-        if known.pid not in self._exits.statuses:
-            status = exit_status(known.pid)  # nobody has waited for it yet
+        if known.pid not in self._statuses:
+            told = (one(self, known) for one in self._rule.sources)
+            status = next((status for status in told if status is not None), None)
             if status is None:
-                status = self._status_by_parent(known.pid)
-            if status is None:
-                status = status_file.read(self.folder, rank).status
-            if status is None and time.monotonic() - self._gone.setdefault(known.pid, time.monotonic()) < _WRITTEN_S:
                 return None
-            self._exits.statuses.setdefault(known.pid, UNKNOWN_SIGNAL if status is None else status)
-        return self._exits.statuses[known.pid]
+            self._statuses[known.pid] = status
+        return self._statuses[known.pid]
 
-    def _status_by_parent(self, pid: int) -> int | None:
+    def parent_of(self, rank: int) -> str:
+        known = self.identity(rank)
+        pid, began = known.parent if known is not None and known.here else (0, 0)
+        lives = pid and protocol.started(pid) == began and protocol.lives(str(pid))
+        return f"process {pid} ({command_of(pid)})" if lives else ""
+
+    # -- what says how one has ended
+
+    def _noted(self, known: Identity) -> int | None:
+        return self._exits.statuses.get(known.pid)
+
+    def _of_kernel(self, known: Identity) -> int | None:
+        return exit_status(known.pid) if known.here else None  # nobody has waited for it yet
+
+    def _of_kernel_but_ended(self, known: Identity) -> int | None:
+        """The same, unless somebody has ended it: that is seen by chance, mostly nobody sees it."""
+        status = self._of_kernel(known)
+        return None if status in _ENDED else status
+
+    def _of_parent(self, known: Identity) -> int | None:
         """The status that the process which had started it has written (``inject.children``)."""
         try:
-            with open(protocol.exit_file(os.path.dirname(self.folder), pid)) as file:
+            with open(protocol.exit_file(os.path.dirname(self.folder), known.pid)) as file:
                 status = int(file.read(8))
         except (OSError, ValueError):
             return None
         return status if -signal.NSIG < status < 256 else None
 
-    def parent_of(self, rank: int) -> str:
-        known = self.identity(rank)
-        if (
-            known is None
-            or not known.here
-            or not known.parent[0]
-            or protocol.started(known.parent[0]) != known.parent[1]
-        ):
-            return ""
-        return (
-            f"process {known.parent[0]} ({command_of(known.parent[0])})" if protocol.lives(str(known.parent[0])) else ""
-        )
+    def _of_page(self, known: Identity) -> int | None:
+        return status_file.read(self.folder, known.rank).status
+
+    def _of_crash(self, known: Identity) -> int | None:
+        """The signal for which faulthandler wrote a stack."""
+        try:
+            with open(os.path.join(self.folder, f"rank{known.rank}.crash"), "rb") as file:
+                found = _CRASH.search(file.read(_CRASH_LIMIT))
+        except OSError:
+            return None
+        return -_SIGNALS[found[1]] if found else None
+
+    def _unknown(self, known: Identity) -> int | None:
+        """Nobody knows: after a moment, in which its parent may write it."""
+        since = self._gone.setdefault(known.pid, time.monotonic())
+        return None if time.monotonic() - since < _WRITTEN_S else self._rule.unknown
+
+    def _unknown_if_said(self, known: Identity) -> int | None:
+        """Nobody knows, and the rank has said that it ends; else it was ended from outside, or runs on another host."""
+        return self._rule.unknown if ended(self.folder, known.rank) else None
 
     # -- requests
 
@@ -198,3 +238,42 @@ class JobProcesses(RankView):
 
     def close(self) -> None:
         """Use them no more from here; they are left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExitRule:
+    """How it is known how ranks ended that are no children of this process.
+
+    Attributes:
+        sources: what is asked, in this order.
+        unknown: the status of one of which nobody knows it.
+        living: only a process that lives here has a process ID, and is asked for its stacks.
+    """
+
+    sources: tuple[Callable[[JobProcesses, Identity], int | None], ...]
+    unknown: int = UNKNOWN_SIGNAL
+    living: bool = False
+
+
+#: of ranks that are watched
+WATCHED = ExitRule(
+    (
+        JobProcesses._noted,
+        JobProcesses._of_kernel,
+        JobProcesses._of_parent,
+        JobProcesses._of_page,
+        JobProcesses._unknown,
+    )
+)
+#: of ranks that are known from their files: their job may be over, or run on other hosts
+RECORDED = ExitRule(
+    (
+        JobProcesses._of_kernel_but_ended,
+        JobProcesses._of_page,
+        JobProcesses._of_crash,
+        JobProcesses._unknown_if_said,
+    ),
+    living=True,
+)
+#: of ranks without a recorder, which write no files
+UNRECORDED = ExitRule((JobProcesses._noted, JobProcesses._of_kernel, JobProcesses._unknown), UNKNOWN_STATUS)

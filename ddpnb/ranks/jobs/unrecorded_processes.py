@@ -11,11 +11,10 @@ from typing import cast
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks.jobs.found_job import FoundJob
-from ddpnb.ranks.jobs.job_processes import Identity, JobProcesses
+from ddpnb.ranks.jobs.job_processes import UNRECORDED, Identity, JobProcesses
 from ddpnb.ranks.py_spy import TIMEOUT_S, check_py_spy, described_stacks
 from ddpnb.recorder.stacks.kernel_waits import system_call, words
 from ddpnb.recording import protocol
-from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
 from ddpnb.recording.verbs import A, Looked, Request, Snapshot
 
 _NO_FOLDER = "/proc/ddpnb"  # the ranks have none, and nobody can make this one
@@ -38,7 +37,7 @@ class UnrecordedProcesses(JobProcesses):
 
     def __init__(self, job: FoundJob) -> None:
         check_py_spy(job.ranks[min(job.ranks)])
-        super().__init__(_NO_FOLDER)
+        super().__init__(_NO_FOLDER, UNRECORDED)
         self._job = job
         self._reading = threading.Lock()
         self._answers: dict[int, tuple[float, Looked]] = {}  # when it was read, and what
@@ -48,15 +47,7 @@ class UnrecordedProcesses(JobProcesses):
                 rank, pid, job.size, protocol.started(pid), directory=job.directory, command=job.command
             )
             self._exits.watch(pid)
-
-    def found(self) -> dict[int, Identity]:
-        return dict(self._known)
-
-    def exit_status(self, rank: int) -> int | None:
-        if rank in self._job.ended:
-            return UNKNOWN_STATUS
-        status = super().exit_status(rank)
-        return UNKNOWN_STATUS if status == UNKNOWN_SIGNAL else status
+        self._known |= {rank: Identity(rank, 0, job.size) for rank in job.ended}
 
     def ask_each(self, requests: Mapping[int, Request[A]], timeout: float) -> dict[int, A]:  # noqa: ARG002
         """The answer to a request for stacks; it may be some seconds old, so that reading does not slow the ranks.

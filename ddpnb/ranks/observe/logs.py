@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 
+from ddpnb.ranks.exit_reasons import last_part
 from ddpnb.recorder.stacks.user_frames import is_user_file
 from ddpnb.recording.files import private
 from ddpnb.recording.stacks import Frame
@@ -60,12 +61,7 @@ def keep(logs: Iterable[str]) -> str:
 
 def end(log: str) -> str:
     """The end of what a rank has written."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _END))
-            return file.read(_END).decode("utf-8", "replace")
-    except OSError:
-        return ""
+    return last_part(log, _END)
 
 
 def written(log: str) -> int:
@@ -78,13 +74,7 @@ def written(log: str) -> int:
 
 def last_words(log: str) -> tuple[Frame, ...]:
     """The frames that faulthandler wrote to the log of a process that crashed in native code."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(0, os.path.getsize(log) - (64 << 10)))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
-    _, fatal, dump = text.rpartition("Fatal Python error: ")
+    _, fatal, dump = last_part(log, 64 << 10).rpartition("Fatal Python error: ")
     _, _, current = dump.partition("Current thread ")
     if not fatal or not current:
         return ()

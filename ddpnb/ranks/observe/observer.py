@@ -19,12 +19,10 @@ from typing import Any
 from ddpnb.ranks import machine
 from ddpnb.ranks.observe import logs
 from ddpnb.ranks.observe.curves import CurveHistory
-from ddpnb.ranks.observe.path_files import PathFiles
 from ddpnb.ranks.observe.rank_progress import RankProgress, holders
 from ddpnb.ranks.observe.replica_samples import ReplicaSamples
 from ddpnb.ranks.observe.source_files import SourceFiles
 from ddpnb.ranks.observe.time_ledger import TimeLedger
-from ddpnb.ranks.outside import OutsideHere
 from ddpnb.ranks.py_spy import TIMEOUT_S
 from ddpnb.ranks.rank_processes import RankView
 from ddpnb.recording.account import Account
@@ -72,14 +70,13 @@ class Observer:
         }
         self._outside = processes.outside()
         self._sources = SourceFiles(self._outside.source)
-        here = isinstance(self._outside, OutsideHere)  # else their process IDs mean others here
-        self._memory_groups = machine.memory_groups(filter(None, map(processes.pid, outcomes)) if here else ())
+        pids = filter(None, map(processes.pid, outcomes)) if self._outside.here else ()
+        self._memory_groups = machine.memory_groups(pids)
         self._killed_before = machine.oom_kills(self._memory_groups)
         self._host: dict[str, Any] = {}
         self._host_at = -math.inf
         self._curves = CurveHistory(time.monotonic_ns())
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
-        self._paths = PathFiles(folder, run)
         self._ledger = TimeLedger(run, self._outside.queued)
         self._began = time.monotonic()
         self._never: frozenset[int] = frozenset()  # ranks that have no process, and will not have one
@@ -316,7 +313,7 @@ class Observer:
             unnamed=reader.dropped if reader is not None else 0,
             marks=reader.marks(last=history) if reader is not None else (),
             unrecorded=not self._processes.recorded,
-            path=self._paths.of(rank) if whole else None,
+            path=known.path(self._run) if whole else None,
             unseen=known.unseen if ending is None and with_stacks else (),
         )
 

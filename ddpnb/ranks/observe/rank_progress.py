@@ -17,6 +17,8 @@ from ddpnb.recording.blackbox import BoxReader, Status
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.recording.names import UNDECODABLE
+from ddpnb.recording.path import Path
+from ddpnb.recording.path_file import PathReader
 from ddpnb.recording.recording import Child, Process
 from ddpnb.recording.shared import shared_file
 from ddpnb.recording.stacks import Frame, Stack
@@ -56,6 +58,7 @@ class RankProgress:
         self._outcome = outcome
         self._crash = os.path.join(folder, f"rank{rank}.crash")
         self._reader: BoxReader | None = None
+        self._paths: PathReader | None = None
         self._written: Ending | None = None  # by the process
         self._ending: Ending | None = None  # with its exit status
         self._progress = (0, 0)  # time of the last change in its box, bytes in its log
@@ -77,6 +80,15 @@ class RankProgress:
             except (OSError, ValueError):
                 return None
         return self._reader
+
+    def path(self, run: int) -> Path | None:
+        """Its path in this run; None: it is not recorded."""
+        if self._paths is None:
+            try:
+                self._paths = PathReader(shared_file(os.path.join(self._folder, f"rank{self._rank}.path")))
+            except (OSError, ValueError):
+                return None
+        return self._paths.read(run)
 
     @property
     def status(self) -> Status:

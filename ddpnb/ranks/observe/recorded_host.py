@@ -7,8 +7,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ddpnb.ranks.jobs.job_processes import Identity, job_endings
-from ddpnb.ranks.jobs.recorded import RecordedProcesses
+from ddpnb.ranks.jobs.job_processes import RECORDED, Identity, JobProcesses, job_endings
 from ddpnb.ranks.observe.observer import Observer
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.ending import Ending
@@ -63,7 +62,7 @@ class RecordedHost:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._processes = RecordedProcesses(folder)
+        self._processes = JobProcesses(folder, RECORDED)
         self._known = self._processes.found()
         self.observer = Observer(self._processes, folder, job_endings(folder, self._known), 1)
 

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.ranks.jobs.command import refusals
 from ddpnb.ranks.observe.recorded_host import RecordedHost, RecordedRank, host_in
 from ddpnb.recording import phrases
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, Ending
@@ -31,7 +32,7 @@ _TOGETHER_NS = 300 * 10**9  # within which the hosts of a job come to its start
 _ENTRIES = 1 << 16  # of one folder
 _MOST_RANKS = 1 << 16
 _DEPTH = 2  # the folder of the job, of a host, of a process group
-_REFUSED, _NAMED = "refused-", 4
+_NAMED, _LONGEST = 4, 1000
 
 
 def is_records(path: str | os.PathLike[str]) -> bool:
@@ -153,18 +154,12 @@ def _others(starts: Sequence[list[RecordedHost]], chosen: list[RecordedHost]) ->
 
 def _refused(folders: Sequence[str]) -> list[str]:
     """Processes in which the recorder could not start."""
-    found: list[str] = []
-    for host in dict.fromkeys(os.path.dirname(folder) for folder in folders):
-        try:
-            with os.scandir(host) as entries:
-                names = [entry.path for entry in islice(entries, _ENTRIES) if entry.name.startswith(_REFUSED)]
-            for path in sorted(names)[:_NAMED]:
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    why = given_name(file.read(1000).partition("\n")[2])
-                found.append(f"Process {given_name(os.path.basename(path)[len(_REFUSED) :])} is not recorded: {why}.")
-        except OSError:
-            continue
-    return found
+    hosts = dict.fromkeys(map(os.path.dirname, folders))
+    return [
+        f"Process {one.pid} is not recorded: {given_name(one.why[:_LONGEST])}."
+        for host in hosts
+        for one in refusals(host)[:_NAMED]
+    ]
 
 
 def _watch(hosts: Sequence[RecordedHost], patience: float) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from ddpnb.errors import LaunchError, WorldError
 from ddpnb.ranks.devices import Plan
 from ddpnb.ranks.engines.client import Reply
+from ddpnb.ranks.engines.cluster import EngineCluster
 from ddpnb.ranks.engines.engines import Engines
 from ddpnb.ranks.environment import Port, working_directory
 from ddpnb.ranks.exit_reasons import in_words
@@ -76,13 +77,14 @@ class RemoteEngines(Engines):
     """One engine per rank, on the hosts of a plan.
 
     Args:
+        cluster: with the controller.
         folder: the world's own folder.
         plan: which rank is on which host.
         hosts: the same hosts.
     """
 
-    def __init__(self, folder: str, plan: Plan, hosts: Hosts) -> None:
-        super().__init__(folder, address=hosts.address)
+    def __init__(self, cluster: EngineCluster, folder: str, plan: Plan, hosts: Hosts) -> None:
+        super().__init__(cluster)
         self.hosts = plan.hosts
         self._hosts = hosts
         self._folder = folder

@@ -37,13 +37,11 @@ class _Start:
         self.processes = JobProcesses(folder)
         self.files = Files(folder)
         self._folder = folder
-        self._ranks: dict[int, None] = {}
 
     @property
     def ranks(self) -> list[int]:
         """The ranks that have been here, also when their files are removed."""
-        self._ranks |= dict.fromkeys(self.processes.found())
-        return list(self._ranks)
+        return list(self.processes.found())
 
     def done(self, *, alone: bool) -> set[int]:
         """The processes of ranks that have said how they end, if the launcher knows it too.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks import connections, py_spy, source_text
-from ddpnb.ranks.outside import Connections, Outside, OutsideHere
+from ddpnb.ranks.outside import Connections, Outside
 from ddpnb.ranks.process_samples import ProcessSample
 from ddpnb.ranks.rank_processes import RankView
 from ddpnb.ranks.remote.link import Link
@@ -45,9 +45,11 @@ class OnHosts(RankView, Protocol):
 class OutsideOnHosts(Outside):
     """Of processes on this host and on others. What a host does not say in time is not known: empty."""
 
+    here = False
+    _processes: OnHosts
+
     def __init__(self, processes: OnHosts) -> None:
-        self._processes = processes
-        self._here = OutsideHere(processes)
+        super().__init__(processes)
 
     def samples(self, ranks: Iterable[int]) -> dict[int, ProcessSample]:
         here, there = self._by_host(ranks)
@@ -56,18 +58,18 @@ class OutsideOnHosts(Outside):
             rank: self._processes.state(rank) for host, mine in there.items() if host not in silent for rank in mine
         }
         samples = {rank: state["sample"] for rank, state in known.items() if state is not None}
-        return (self._here.samples(here) if here else {}) | samples
+        return (super().samples(here) if here else {}) | samples
 
     def stacks(self, rank: int, timeout: float = py_spy.TIMEOUT_S) -> tuple[Stack, ...]:
         host, pid = self._processes.host_of(rank), self._processes.pid(rank)
         if not host:
-            return self._here.stacks(rank, timeout)
+            return super().stacks(rank, timeout)
         return py_spy.as_stacks(self._request(host, "stacks", pid, timeout, timeout=timeout)) if pid else ()
 
     def children(self, rank: int, idle_s: float, end: float = math.inf) -> tuple[Child, ...]:
         host, pid = self._processes.host_of(rank), self._processes.pid(rank)
         if not host:
-            return self._here.children(rank, idle_s, end)
+            return super().children(rank, idle_s, end)
         left = min(_MOST_S, end - time.monotonic())
         return py_spy.as_children(self._request(host, "children", pid, left, timeout=left), idle_s) if left > 0 else ()
 
@@ -83,7 +85,7 @@ class OutsideOnHosts(Outside):
 
     def in_transit(self, between: Connections) -> bool:
         here, there = self._by_host(between)
-        if here and self._here.in_transit({rank: between[rank] for rank in here}):
+        if here and super().in_transit({rank: between[rank] for rank in here}):
             return True
         pid = self._processes.pid
         asked = {host: {str(pid(rank)): between[rank] for rank in mine} for host, mine in there.items()}
@@ -91,7 +93,7 @@ class OutsideOnHosts(Outside):
 
     def usage(self, rank: int) -> dict[str, Any]:
         if not self._processes.host_of(rank):
-            return self._here.usage(rank)
+            return super().usage(rank)
         state = self._processes.state(rank)
         return dict(state["gpu"]) if state is not None else {}
 
@@ -105,7 +107,7 @@ class OutsideOnHosts(Outside):
 
     def queued(self, rank: int, pid: int) -> tuple[int, int] | None:
         if not self._processes.host_of(rank):
-            return self._here.queued(rank, pid)
+            return super().queued(rank, pid)
         state = self._processes.state(rank)
         if state is None or state["queued"] is None or self._processes.pid(rank) != pid:
             return None

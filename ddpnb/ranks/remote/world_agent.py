@@ -15,6 +15,7 @@ from typing import Any
 from ddpnb.ranks import descendants
 from ddpnb.ranks.engines.cluster import ENGINE_ARGS
 from ddpnb.ranks.environment import ReservedPort
+from ddpnb.ranks.exit_reasons import last_part
 from ddpnb.ranks.interpreter import CHILD
 from ddpnb.ranks.locked_folder import LockedFolder
 from ddpnb.ranks.remote.agent import Agent, RankProcess
@@ -23,7 +24,7 @@ from ddpnb.recorder.files import shared_files
 from ddpnb.recording import blackbox, protocol, samples
 from ddpnb.recording.files import make_folder, private, write_private
 
-_LOG_TAIL = 4000  # characters
+_LOG_TAIL = 4000  # bytes
 
 
 class WorldAgent(Agent):
@@ -144,11 +145,7 @@ class WorldAgent(Agent):
 
     def log(self, rank: int) -> str:
         """The end of what the engine of a rank has written, but for the output of runs."""
-        try:
-            with open(self._log_of(rank), errors="replace") as log:
-                return log.read()[-_LOG_TAIL:]
-        except OSError:
-            return ""
+        return last_part(self._log_of(rank), _LOG_TAIL)
 
     def kill(self, rank: int) -> None:
         """End the process of a rank, and all that it has started."""

@@ -38,9 +38,3 @@ def plain_environment(environment: Mapping[str, str]) -> dict[str, str | None]:
         name: None if value is None or (inherited and environment.get(name) == value) else environment.get(name)
         for name, value in VARIABLES.items()
     }
-
-
-def without_kernel(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what the kernel of a notebook has set."""
-    plain = plain_environment(environment)
-    return {name: value for name, value in environment.items() if plain.get(name, value) is not None}

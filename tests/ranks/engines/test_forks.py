@@ -132,12 +132,17 @@ def test_each_rank_is_as_in_an_interpreter_of_its_own(forked):
 
 
 @pytest.mark.full
-def test_scripts_cells_and_breakpoints(forked, tmp_path):
+def test_scripts_cells_breakpoints_and_a_hang(forked, tmp_path):
+    """Without ``--full`` the ranks of the shared world are forked, and all live tests are about such ranks."""
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
     run = forked.run(path, "--steps", "3", stream=None).wait(60)
     assert run.outcome == "ok", run.log(0)
     assert [run.log(rank).strip() for rank in (0, 1)] == [f"3 ['--steps', '3'] __main__ {rank} 1" for rank in (0, 1)]
+    hung = forked.run(waits_for_another, stream=None).wait(60)
+    assert hung.outcome == "hang" and hung.diagnosis.findings[0].culprits == (1,), hung.diagnosis
+    assert py_spy_stacks(forked._ranks.processes.pid(0))
+    assert not forked.release().left
     fresh = forked.run(path, fresh=True, stream=None).wait(60)
     assert (fresh.outcome, fresh.log(1).strip()) == ("ok", "3 [] __main__ 1 1")
     holding = forked.hold("all_reduce")
@@ -148,14 +153,6 @@ def test_scripts_cells_and_breakpoints(forked, tmp_path):
     assert held.wait(60).outcome == "ok"
     cell = forked.execute("import os\nos.environ['RANK']", stream=None).wait(60)
     assert [cell.log(rank).strip() for rank in (0, 1)] == ["'0'", "'1'"]
-
-
-def test_a_hang_is_diagnosed_and_released(forked):
-    run = forked.run(waits_for_another, stream=None).wait(60)
-    assert run.outcome == "hang" and run.diagnosis.findings[0].culprits == (1,), run.diagnosis
-    assert py_spy_stacks(forked._ranks.processes.pid(0))
-    assert not forked.release().left
-    assert forked.run(facts, stream=None).wait(60).outcome == "ok"
 
 
 @pytest.mark.parametrize("name", ["SIGKILL", pytest.param("SIGSEGV", marks=pytest.mark.full)])

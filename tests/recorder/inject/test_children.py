@@ -9,7 +9,7 @@ from multiprocessing.popen_fork import Popen
 
 import pytest
 
-from ddpnb.ranks.jobs.job_processes import JobProcesses
+from ddpnb.ranks.jobs.job_processes import Identity, JobProcesses
 from ddpnb.recorder.inject import children
 from ddpnb.recording import protocol
 
@@ -38,7 +38,7 @@ def die():
 def test_the_status_of_a_child_is_written(ended, tmp_path, function, args, status):
     pid = ended(function, *args)
     assert os.listdir(tmp_path) == [f"exit-{pid}"]
-    assert JobProcesses(str(tmp_path / "start-0"))._status_by_parent(pid) == status
+    assert JobProcesses(str(tmp_path / "start-0"))._of_parent(Identity(0, pid, 1)) == status
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
@@ -56,5 +56,5 @@ def test_a_folder_that_is_gone_is_no_matter(ended, tmp_path):
 @pytest.mark.parametrize("text", ["", "-", "nine", "9" * 5000, "\0"])
 def test_what_is_no_status_is_none(tmp_path, text):
     (tmp_path / "exit-41").write_text(text)
-    assert JobProcesses(str(tmp_path / "start-0"))._status_by_parent(41) is None
+    assert JobProcesses(str(tmp_path / "start-0"))._of_parent(Identity(0, 41, 1)) is None
     assert protocol.exit_file(str(tmp_path), 41) == str(tmp_path / "exit-41")
