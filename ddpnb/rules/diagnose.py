@@ -10,7 +10,7 @@ from ddpnb.recording.calls import CallState, Site
 from ddpnb.recording.ending import UNKNOWN_SIGNAL
 from ddpnb.recording.events.runs import FaultTriggered
 from ddpnb.recording.facts.patience import PATIENCE
-from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.snapshot import ONLY_PROVEN, Snapshot
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.findings import Diagnosis, Finding, Outcome
 from ddpnb.recording.rank_state import RankState
@@ -64,13 +64,14 @@ def diagnose(recording: Recording, patience: float = PATIENCE, *, end_after_pati
         exit_codes = {rank: _exit_code(record) for rank, record in sorted(recording.ranks.items())}
         return replace(command_status.of_success(decided, as_it_was, given), exit_codes=exit_codes)
     snap = Snapshot.of(recording, patience)
-    found = _diagnosis(snap)
-    if end_after_patience or not snap.observed or not found.errors or None not in found.exit_codes.values():
+    found = _diagnosis(snap, patience)
+    running = found.errors and snap.observed and None in found.exit_codes.values()
+    if end_after_patience or not running or not snap.timed:
         return found
-    return unproven.warned(snap, found, _diagnosis(snap.only_proven()))
+    return unproven.warned(snap, found, _diagnosis(snap.only_proven(), ONLY_PROVEN))
 
 
-def _diagnosis(snap: Snapshot) -> Diagnosis:
+def _diagnosis(snap: Snapshot, patience: float) -> Diagnosis:
     recording, standings = snap.recording, snap.standings
     findings = [_finished(snap, finding) for finding in engine.ask(snap, engine.rules())]
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -82,9 +83,7 @@ def _diagnosis(snap: Snapshot) -> Diagnosis:
     return Diagnosis(
         outcome=outcome,
         findings=tuple(findings),
-        settled=ended
-        or (bool(errors) and not snap.observed)
-        or is_settled(standings, snap.stuck, errors, snap.patience),
+        settled=ended or (bool(errors) and not snap.observed) or is_settled(standings, snap.stuck, errors, patience),
         world_size=recording.world_size,
         exit_codes={
             **{rank: _exit_code(record) for rank, record in sorted(given.ranks.items())},

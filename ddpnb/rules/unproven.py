@@ -1,7 +1,7 @@
 """What only patience supports: ranks that have been blocked for long, and may continue. That is a warning.
 
-A finding is proven if the ranks that it names can never continue, whatever time passes. So the rules are asked twice: with
-the given patience, and with one without end. What only the first answer holds is not proven.
+A finding is proven if the ranks that it names can never continue, whatever time passes. So where a fact depends on the given
+patience, the rules are asked once more, with one without end. What only the first answer holds is not proven.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import NO_SITE
 from ddpnb.recording.facts.snapshot import Snapshot
+from ddpnb.recording.facts.stacks import below_user
 from ddpnb.recording.facts.standings import standings, with_polls
 from ddpnb.recording.findings import Certainty, Diagnosis, Finding
 from ddpnb.recording.rank_state import RankState
@@ -91,10 +92,10 @@ def _called(record: RankRecord) -> str:
     """The function that the rank's innermost line of the user's code called, such as ``subprocess.run``."""
     stack = record.main_stack
     frames = [frame for frame in stack.frames if not frame.own] if stack is not None else []
-    last = max((place for place, frame in enumerate(frames) if frame.user), default=-1)
-    if last < 0 or last + 1 >= len(frames):
+    below = below_user(frames)
+    if not below or len(below) == len(frames):
         return ""
-    called = frames[last + 1]
+    called = below[0]
     folder, _, file = called.file.replace("\\", "/").rpartition("/")
     module = file.removesuffix(".py")
     module = folder.rpartition("/")[2] if module == "__init__" else module

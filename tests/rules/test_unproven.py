@@ -8,7 +8,9 @@ import pytest
 
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.facts.patience import PATIENCE
+from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.stacks import Frame
+from ddpnb.rules import engine
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.rules.unproven import sentence
 from tests.rules.recordings import FILE, Rank, group, line, record
@@ -177,3 +179,19 @@ def test_of_others_the_sentence_is_the_summary():
     recording = with_timeout(3.0)
     (finding,) = diagnose(recording).findings
     assert sentence(recording, finding) == f"{finding.summary.rstrip('.')}; not proven"
+
+
+@pytest.mark.parametrize(
+    ("other", "times"), [(Rank(1, 2).finishes(), 1), (Rank(1, 2).idles(LONG, line(5)), 2)], ids=["proven", "timed"]
+)
+def test_rules_are_asked_again_only_where_patience_decides(monkeypatch, other, times):
+    asked = []
+    ask = engine.ask
+    monkeypatch.setattr(engine, "ask", lambda snap, rules: asked.append(snap) or ask(snap, rules))
+    assert diagnose(record(waiting(), other)).findings
+    assert len(asked) == times
+
+
+def test_a_rule_that_asks_for_the_patience_is_asked_again():
+    snap = Snapshot(record(waiting(), Rank(1, 2).finishes()))
+    assert (snap.timed, snap.patience, snap.timed) == (False, PATIENCE, True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ddpnb.recording.calls import Call, CallState
 from ddpnb.recording.collectives import Collective, collectives
+from ddpnb.recording.facts.once import once
 from ddpnb.recording.recording import RankRecord, Recording
 
 
+@once
 def first_mismatch(recording: Recording) -> Collective | None:
     """The earliest recorded collective whose calls do not match, of those that the program did not expect."""
     return min((c for c in _mismatches(recording) if not expected(recording, c)), key=_began, default=None)
 
 
+@once
 def fatal_mismatch(recording: Recording) -> Collective | None:
     """The earliest one that has failed or blocked a rank: of gloo, a rank that is sent less than it expects continues."""
     found = (c for c in _mismatches(recording) if not c.completed and not expected(recording, c))
@@ -48,9 +49,10 @@ def caught(recording: Recording) -> Collective | None:
 _RAISED = (CallState.FENCED, CallState.FAILED, CallState.REFUSED)
 
 
-def _mismatches(recording: Recording) -> Iterator[Collective]:
+@once
+def _mismatches(recording: Recording) -> list[Collective]:
     every = (collective for group in collectives(recording).values() for collective in group.values())
-    return (collective for collective in every if collective.mismatched)
+    return [collective for collective in every if collective.mismatched]
 
 
 def _began(collective: Collective) -> int:

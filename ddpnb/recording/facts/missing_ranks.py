@@ -13,10 +13,17 @@ from ddpnb.recording.calls import Call
 from ddpnb.recording.collectives import collective_of
 from ddpnb.recording.events.startup import Joining, NewGroup
 from ddpnb.recording.facts.init_facts import address_of, claim_of
+from ddpnb.recording.facts.once import once
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.recording import Recording
 
 _NOBODY = frozenset[int]()
+
+
+@once
+def missing_ranks(recording: Recording) -> MissingRanks:
+    """Those of a Recording, computed once: all waits share the sets."""
+    return MissingRanks(recording)
 
 
 class MissingRanks:

@@ -1,11 +1,11 @@
-"""Where a finding points: only at lines that were recorded."""
+"""What has a place, and perhaps a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
-from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.calls import Site
 
 
 class Placed(Protocol):
@@ -20,15 +20,6 @@ class Timed(Placed, Protocol):
 
     @property
     def began_ns(self) -> int: ...
-
-
-def known(places: Iterable[tuple[int, Site]]) -> tuple[tuple[int, Site], ...]:
-    return tuple((rank, site) for rank, site in places if site != NO_SITE)
-
-
-def where(placed: Mapping[int, Placed], ranks: Iterable[int]) -> tuple[tuple[int, Site], ...]:
-    """The places of these ranks, in this order, of those that have one."""
-    return known((rank, placed[rank].site) for rank in ranks if rank in placed)
 
 
 def moments(placed: Mapping[int, Timed]) -> tuple[tuple[int, int], ...]:

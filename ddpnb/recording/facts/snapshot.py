@@ -76,7 +76,7 @@ def _having(recording: Recording) -> dict[type[Event], set[int]]:
 class Snapshot:
     """One moment of all ranks, as the rules see it.
 
-    ``patience``: seconds that a rank may be blocked outside any collective. ``findings``: those that were found before: of the
+    ``_patience``: seconds that a rank may be blocked outside any collective. ``findings``: those that were found before: of the
     failures (why ranks failed or are blocked), then of the rules that were asked earlier.
 
     Example:
@@ -86,10 +86,11 @@ class Snapshot:
     """
 
     recording: Recording
-    patience: float = PATIENCE
+    _patience: float = PATIENCE
     findings: list[Finding] = field(default_factory=list[Finding])
     failures: tuple[Finding, ...] = ()
     given: Recording | None = None
+    _asked: bool = False  # a rule has asked for the patience
 
     @classmethod
     def of(cls, given: Recording, patience: float = PATIENCE) -> Snapshot:
@@ -101,6 +102,25 @@ class Snapshot:
         """The same moment, where no rank is blamed for how long it has been blocked: it may always continue."""
         return Snapshot(self.recording, ONLY_PROVEN, given=self.given)
 
+    @property
+    def patience(self) -> float:
+        """For a rule: what it finds by that alone is not proven."""
+        self._asked = True
+        return self._patience
+
+    @property
+    def timed(self) -> bool:
+        """Whether rules may find something else where patience has no end: a fact or an answer of theirs depends on it."""
+        if self._asked:
+            return True
+        proven = self.only_proven()
+        return (
+            self.standings != proven.standings
+            or _needs(self.waits) != _needs(proven.waits)
+            or self.stuck != proven.stuck
+            or self.stops != proven.stops
+        )
+
     @cached_property
     def ranks(self) -> PerRank[RankRecord]:
         return PerRank(sorted(self.recording.ranks.items()))
@@ -111,17 +131,17 @@ class Snapshot:
         seen = _standings(self.recording)
         if any(record.unrecorded for record in self.ranks.values()):
             return seen
-        return with_polls(self.recording, seen, self.patience)
+        return with_polls(self.recording, seen, self._patience)
 
     @cached_property
     def waits(self) -> Mapping[int, Wait]:
         """What each waiting rank waits for."""
-        return waits(self.recording, self.standings, self.patience)
+        return waits(self.recording, self.standings, self._patience)
 
     @cached_property
     def stuck(self) -> frozenset[int]:
         """The ranks that can never continue."""
-        return stuck(self.waits, self.standings, self.patience)
+        return stuck(self.waits, self.standings, self._patience)
 
     @cached_property
     def stops(self) -> tuple[Stop, ...]:
@@ -130,9 +150,9 @@ class Snapshot:
         if not self.knows("calls") and not reported:
             found = failures(self.recording, self.standings, {})
         else:
-            found = stops(self.recording, self.standings, self.waits, self.stuck, self.patience)
+            found = stops(self.recording, self.standings, self.waits, self.stuck, self._patience)
         if not found and self.knows("stacks") and any(record.unrecorded for record in self.ranks.values()):
-            by_stacks = stack_stop(self.recording, self.standings, 0.0 if reported else self.patience)
+            by_stacks = stack_stop(self.recording, self.standings, 0.0 if reported else self._patience)
             found = [by_stacks] if by_stacks is not None else []
         return tuple(found)
 
@@ -189,6 +209,10 @@ class Snapshot:
 
 _OF_RECORDER: frozenset[Part] = frozenset(("calls", "events", "path"))
 _ALL: frozenset[Part] = frozenset(PARTS)
+
+
+def _needs(found: Mapping[int, Wait]) -> dict[int, tuple[object, ...]]:
+    return {rank: (wait.missing, wait.certain, wait.finite) for rank, wait in found.items()}  # sets are shared
 
 
 def _not_recorded(record: RankRecord) -> list[Part]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.recording import RankRecord
 from ddpnb.recording.stacks import Frame, Stack
@@ -19,6 +21,12 @@ def frames_at(standing: Standing) -> tuple[Frame, ...]:
     """Those of its main thread; of a rank that has ended, those of its end."""
     frames = frames_of(standing.record)
     return frames or (standing.record.ending.frames if standing.record.ending is not None else ())
+
+
+def below_user(frames: Sequence[Frame]) -> Sequence[Frame]:
+    """Those that the innermost line of the user's code called; all of them where none is the user's."""
+    last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)
+    return frames[last + 1 :]
 
 
 def in_backward(standing: Standing) -> bool:

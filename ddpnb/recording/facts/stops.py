@@ -21,7 +21,7 @@ from ddpnb.recording.facts.cycles import connected_parts, ranks_in_a_cycle
 from ddpnb.recording.facts.departures import Departure, Left, from_calls, from_end, from_groups
 from ddpnb.recording.facts.init_facts import address_of, knocks_within, stale_start, wrong_claims
 from ddpnb.recording.facts.mismatches import fatal_mismatch, first_mismatch, raised_in
-from ddpnb.recording.facts.missing_ranks import MissingRanks
+from ddpnb.recording.facts.missing_ranks import MissingRanks, missing_ranks
 from ddpnb.recording.facts.patience import PATIENCE
 from ddpnb.recording.facts.standings import Standing, before_init
 from ddpnb.recording.facts.waits import Wait, stuck, waits
@@ -225,7 +225,7 @@ def _why_lost(recording: Recording, standing: Mapping[int, Standing], lost: set[
     if stale_start(recording) is not None:
         return [Stop(Waits.START, Awaited.STALE, lost=tuple(sorted(lost)), standings=standing)]
     then = dict(standing)
-    missing = MissingRanks(recording)
+    missing = missing_ranks(recording)
     for rank in lost:
         record = recording.ranks[rank]
         failed = [call for call in record.calls if call.state.name == "FAILED"] or _needed(recording, missing, record)

@@ -15,7 +15,7 @@ from ddpnb.recording.calls import Call, CallState
 from ddpnb.recording.collectives import needed_ranks
 from ddpnb.recording.events import Event
 from ddpnb.recording.events.startup import InitProcessGroup, NewGroup
-from ddpnb.recording.facts.missing_ranks import MissingRanks
+from ddpnb.recording.facts.missing_ranks import missing_ranks
 from ddpnb.recording.facts.point_to_point import Channels, same_channel, same_tag
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.rank_state import RankState
@@ -36,7 +36,7 @@ class Wait:
 
 def waits(recording: Recording, standings: Mapping[int, Standing], patience: float) -> dict[int, Wait]:
     """The wait of every rank that waits for other ranks. Ranks with the same missing ranks share one set."""
-    missing_ranks = MissingRanks(recording)
+    missing_in = missing_ranks(recording)
     channels: Channels | None = None
     found: dict[int, Wait] = {}
     for rank, standing in standings.items():
@@ -45,13 +45,13 @@ def waits(recording: Recording, standings: Mapping[int, Standing], patience: flo
             channels = channels or Channels(recording.ranks)
             found[rank] = _wait_in_p2p(recording, channels, standing, call, patience)
         elif call is not None:
-            missing = missing_ranks.in_call(call, rank)
+            missing = missing_in.in_call(call, rank)
             found[rank] = Wait(standing, missing, needed_ranks(call, rank, missing), _ends(standing, call, patience))
         elif standing.state is RankState.STARTING:
-            missing = missing_ranks.at_start(standing)
+            missing = missing_in.at_start(standing)
             found[rank] = Wait(standing, missing, missing, patience == math.inf and _is_near(standing.event))
         elif standing.state is RankState.CREATING_GROUP:
-            missing = missing_ranks.in_group(standing)
+            missing = missing_in.in_group(standing)
             found[rank] = Wait(standing, missing, missing)
     return found
 

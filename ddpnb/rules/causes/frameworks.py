@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from ddpnb.recording import phrases
 from ddpnb.recording.facts.departures import jumped
-from ddpnb.recording.facts.stacks import frames_at
+from ddpnb.recording.facts.stacks import below_user, frames_at
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.findings import Finding, Hint
 from ddpnb.recording.recording import Recording
@@ -179,14 +180,19 @@ def _capital(written: str) -> str:
 
 def framework_call(standing: Standing) -> tuple[str, FrameworkCall] | None:
     """What the innermost line of the user's code calls, as users write it; or what a framework makes up for later."""
-    frames = frames_at(standing)
-    last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)
-    inside = [frame for frame in frames[last + 1 :] if not _WRAPPER.fullmatch(frame.function)]
+    inside = [frame for frame in below_user(frames_at(standing)) if not _WRAPPER.fullmatch(frame.function)]
     for number, frame in enumerate(inside):
-        for call in _CALLS:
-            if (not number or call.deferred) and call.function.match(frame.function) and call.file.search(frame.file):
-                return call.written.format(frame.function), call
+        call = _call_of(frame.function, frame.file, number > 0)
+        if call is not None:
+            return call.written.format(frame.function), call
     return None
+
+
+@lru_cache(maxsize=1024)
+def _call_of(function: str, file: str, inner: bool) -> FrameworkCall | None:
+    """The row of a function; of an ``inner`` one, which others of libraries have called, only if it is deferred."""
+    possible = (call for call in _CALLS if not inner or call.deferred)
+    return next((call for call in possible if call.function.match(function) and call.file.search(file)), None)
 
 
 def _even(recording: Recording, standings: Mapping[int, Standing], finding: Finding) -> Finding:

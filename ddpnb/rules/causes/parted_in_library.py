@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import Site
-from ddpnb.recording.facts.stacks import frames_at
+from ddpnb.recording.facts.stacks import below_user, frames_at
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.findings import Finding
 from ddpnb.recording.split import by_value
@@ -64,8 +64,7 @@ def parted(standings: Mapping[int, Standing], finding: Finding) -> Draft | None:
 
 def _library_frames(frames: tuple[Frame, ...]) -> list[Site]:
     """Those of libraries other than torch that the innermost line of the user's called."""
-    last = max((number for number, frame in enumerate(frames) if frame.user), default=-1)
-    called = list(frames[last + 1 :])
+    called = below_user(frames)
     own = (number for number, frame in enumerate(called) if _is_own(frame.file))
     return [frame.site for frame in called[: next(own, len(called))]]
 

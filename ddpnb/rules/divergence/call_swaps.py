@@ -119,9 +119,17 @@ def _alike(common: Sequence[Collective]) -> dict[int, list[int]]:
 
     What is true of the first is true of all, and most often there are two kinds: the root and the others.
     """
+    kinds: dict[object, int] = {}
+    known: dict[tuple[int, int], int] = {}  # by the identity of line and signature, which the calls of a rank share
+
+    def number(key: tuple[int, int], call: Call) -> int:
+        known[key] = kinds.setdefault((call.site, call.site.via, call.signature.agreed), len(kinds) + 1)
+        return known[key]
+
     made = {rank: [one.calls[rank] for one in common] for rank in sorted(common[0].calls)} if common else {}
     found = by_value(
-        (rank, tuple((one.site, one.site.via, one.signature.agreed) for one in calls)) for rank, calls in made.items()
+        (rank, tuple(known.get(key := (id(c.site), id(c.signature))) or number(key, c) for c in calls))
+        for rank, calls in made.items()
     )
     return {ones[0]: ones for ones in found.values()}
 

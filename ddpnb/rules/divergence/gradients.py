@@ -8,7 +8,6 @@ from ddpnb.recording import phrases
 from ddpnb.recording.calls import Site
 from ddpnb.recording.events.models import ModelWrapped
 from ddpnb.recording.facts.digests import Difference
-from ddpnb.recording.facts.places import known
 from ddpnb.recording.facts.replicas import Replicas
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.recording import RankRecord
@@ -126,7 +125,7 @@ def _unfrozen(own: Replicas, found: Difference, absent: set[int]) -> Draft:
         "changes; or train all parameters and give the frozen ones a learning rate of 0.",
         tensors=found.tensors,
         at=lines,
-        also=known((rank, found.samples[rank].site) for rank in (*culprits, *sorted(absent))),
+        also=tuple((rank, found.samples[rank].site) for rank in (*culprits, *sorted(absent))),
     )
 
 

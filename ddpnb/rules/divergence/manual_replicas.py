@@ -11,7 +11,6 @@ from ddpnb.recording.calls import Call
 from ddpnb.recording.events.models import OptimizerSeen
 from ddpnb.recording.events.startup import InitProcessGroup
 from ddpnb.recording.facts.digests import differing
-from ddpnb.recording.facts.places import known
 from ddpnb.recording.facts.replicas import Replicas, replicas_of
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import Hint
@@ -133,7 +132,7 @@ def _taken_early(own: Replicas) -> Draft | None:
             "Wait for all handles (for work in pending: work.wait()) before optimizer.step().",
             certainty="likely",
             at=made,
-            also=known((rank, sample.site) for rank, sample in sorted(samples.items())),
+            also=tuple((rank, sample.site) for rank, sample in sorted(samples.items())),
             hint=Hint(alone.file, alone.line, shown[0].reason.rstrip(".")) if alone and shown else None,
         )
     return None

@@ -9,7 +9,6 @@ from ddpnb.recording import phrases
 from ddpnb.recording.calls import NO_SITE, Site
 from ddpnb.recording.events.models import NoSyncEntered
 from ddpnb.recording.facts.digests import Difference, Past, against_past
-from ddpnb.recording.facts.places import known
 from ddpnb.recording.facts.replicas import Replicas
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.replicas import Sample
@@ -208,7 +207,7 @@ def never_synchronised(own: Replicas, found: Difference) -> Draft:
     """DDP408: no forward since the step before was one after which backward synchronises, on any rank."""
     way = _way(own, found.samples)
     entered = _entered(own, found.samples)
-    stepped = [site for _, site in known((rank, one.site) for rank, one in sorted(found.samples.items()))][:1]
+    stepped = [one.site for _, one in sorted(found.samples.items()) if one.site != NO_SITE][:1]
     return draft_of(
         SYNC_SKIPPED,
         f"No rank synchronises the last gradients of {own.name} before optimizer step {found.turn}.",

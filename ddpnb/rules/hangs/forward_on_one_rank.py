@@ -83,8 +83,8 @@ def _has_lone_place(recording: Recording) -> bool:
     """Whether any rank alone has called from some line in a group: in a healthy run of many ranks none has."""
     been: Counter[tuple[str, Place]] = Counter()
     for record in recording.ranks.values():
-        calls = {(call.group.key, id(call.site)): call for call in record.calls if call.seq and call.site != NO_SITE}
-        been.update({(call.group.key, _place(call)) for call in calls.values()})
+        calls = {(id(call.group), id(call.site)): call for call in record.calls if call.seq}
+        been.update({(call.group.key, _place(call)) for call in calls.values() if call.site != NO_SITE})
     return 1 in been.values()
 
 

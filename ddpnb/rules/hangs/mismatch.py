@@ -223,9 +223,10 @@ def _before(recording: Recording, collective: Collective, rank: int) -> str:
     A line that calls a framework makes calls of many kinds: there it says nothing.
     """
     call = collective.calls[rank]
-    if call.site == NO_SITE:
+    site = call.site
+    if site == NO_SITE:
         return ""
-    at_line = [c for c in recording.ranks[rank].calls if c.site == call.site and c.number < call.number]
+    at_line = [c for c in recording.ranks[rank].calls if (c.site is site or c.site == site) and c.number < call.number]
     earlier = [c for c in at_line if c.op == call.op]
     if not earlier or any(c.signature.agreed == call.signature.agreed for c in earlier):
         return ""

@@ -8,7 +8,6 @@ from ddpnb.recording import phrases
 from ddpnb.recording.calls import NO_SITE, Site, listed
 from ddpnb.recording.events.startup import InitProcessGroup, NewGroup
 from ddpnb.recording.facts import hints
-from ddpnb.recording.facts.places import where
 from ddpnb.recording.facts.snapshot import PerRank, Snapshot
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.facts.stops import Stop
@@ -213,7 +212,7 @@ def _places(
 ) -> dict[int, Site]:
     """The lines at which ranks made these groups, where that is known; else those where they are."""
     there = {rank: made[rank].site for rank in ranks if rank in made and made[rank].site != NO_SITE}
-    return {**dict(where(standings, ranks)), **there}
+    return {rank: standings[rank].site for rank in ranks if rank in standings} | there
 
 
 def _at(site: Site) -> str:
