@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ddpnb.recorder.stacks import threads
+from ddpnb.recorder.channel import threads
 
 LOOKS = 9
 MILLION = 1_000_000

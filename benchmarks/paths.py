@@ -13,7 +13,7 @@ from types import CodeType
 
 from benchmarks.rows import Goal, Row
 from benchmarks.show import alone
-from ddpnb.recorder.paths.path_codes import described
+from ddpnb.recorder.stacks.path_codes import described
 from ddpnb.recording.facts.paths.partings import ComparedPaths
 from ddpnb.recording.path import Code, Kind, Path, number, word
 

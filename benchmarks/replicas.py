@@ -123,7 +123,7 @@ def _ratio(plain: list[float], watched: list[float]) -> str:
 def throughput() -> None:
     import torch
 
-    from ddpnb.recorder.models.digests import exact
+    from ddpnb.recorder.stacks.digests import exact
 
     torch.set_num_threads(1)
     print("an exact digest against tensor.sum() over the same bytes, one thread: GB/s, medians of 15 rounds by turns")

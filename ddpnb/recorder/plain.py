@@ -13,14 +13,14 @@ import torch.distributed as dist
 
 from ddpnb.recorder.channel.heartbeat import Heartbeat
 from ddpnb.recorder.channel.socket_channel import SocketChannel
-from ddpnb.recorder.events import checkpoints, phases
+from ddpnb.recorder.collectives import phases
+from ddpnb.recorder.events import checkpoints
 from ddpnb.recorder.files.clock import now_ns
+from ddpnb.recorder.files.left_connections import leave_connections
 from ddpnb.recorder.process.endings import Endings
-from ddpnb.recorder.process.left_connections import leave_connections
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recording import protocol
 from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
-from ddpnb.recording.events.runs import ScriptEnded
 from ddpnb.recording.files import write_private
 
 _LET_GO_S = 0.02
@@ -104,15 +104,8 @@ def _ended(recorder: Recorder, ending: dict[str, Any]) -> None:
         # Gloo's threads let go of the last tensors a moment after the call, and need the interpreter for it. One that
         # is being finalised ends such a thread, and that aborts the process (torch 2.13; seen in 1 of 12 plain runs).
         time.sleep(_LET_GO_S)
-    recorder.data.finish()
-    recorder.path.finish()
-    recorder.door.find_left()
-    if ending["how"] != "raised":  # then a call that failed would look completed
-        recorder.door.flight.drain(0.1)
-    recorder.replicas.finish()
-    recorder.door.gate.end_of_run(ended=True)
-    recorder.faults.end_of_run()
-    recorder.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))
+    recorder.finish(raised=ending["how"] == "raised")
+    recorder.ended(ending)
     recorder.box.set_run(1, RUN_ENDED)
 
 

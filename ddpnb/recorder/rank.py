@@ -17,8 +17,8 @@ from typing import Any
 import torch.distributed as dist
 
 from ddpnb.recorder.collectives import group_users
+from ddpnb.recorder.collectives.phases import end_groups
 from ddpnb.recorder.events import checkpoints
-from ddpnb.recorder.events.phases import end_groups
 from ddpnb.recorder.process import kernel_environment, libraries, measuring, notebook, process_state, script
 from ddpnb.recorder.process.displays import Displays
 from ddpnb.recorder.process.functions import SentFunctions
@@ -31,7 +31,6 @@ from ddpnb.recorder.recorder import Recorder
 from ddpnb.recording import verbs
 from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
 from ddpnb.recording.descriptors import Descriptor
-from ddpnb.recording.events.runs import ScriptEnded
 from ddpnb.recording.files import write_private
 from ddpnb.recording.protocol import FOLDER
 
@@ -121,13 +120,9 @@ class Rank(Recorder):
             with notebook.hidden(self._plain, prompt=cell), around, showing:
                 self.phases.environment()
                 ended = script.run(script.with_hint(code, is_script=is_script), self.door.release)
-                self.data.finish()
-                self.path.finish()
+                self.finish(raised=ended.ending["how"] == "raised")
                 if displays is not None:
                     displays.end()
-                self.door.find_left()
-                if ended.ending["how"] != "raised":  # then a call that failed would look completed
-                    self.door.flight.drain(0.1)
         except BaseException:  # also Ctrl-C while a thread of the script is joined
             if ended is None:
                 raise
@@ -137,10 +132,7 @@ class Rank(Recorder):
         # has left may wait, that of a data loader for its workers: they run when the ending is known.
         with process_state.OwnBuiltins(), without_collection():
             self._user_modules.end(is_script=is_script)
-            self.replicas.finish(*(("", {}) if is_script else self._named(order)))
-            self.door.gate.end_of_run(ended=True)
-            self.faults.end_of_run()
-            self.box.emit(ScriptEnded(how=ended.ending["how"], code=ended.ending["code"]))
+            self.ended(ended.ending, *(("", {}) if is_script else self._named(order)))
             with self._spare.given_up():
                 _write(ended.ending, order["outcome"])
             self.box.set_run(order["run"], RUN_ENDED)
@@ -274,23 +266,3 @@ def attach() -> None:
     # What was imported by now stays: to look through half a million objects of torch again at every
     # collection between two runs would take longer than a short run.
     gc.freeze()
-
-
-def clean() -> None:
-    """Make this process ready for another run."""
-    start().clean()
-
-
-def start_up(order: dict[str, Any]) -> dict[str, Any]:
-    """Begin a start-up in steps, or make one of them."""
-    return start().start_up(order)
-
-
-def measure(order: dict[str, Any]) -> dict[str, Any]:
-    """Measure the versions and the times of collectives."""
-    return start().measure(order)
-
-
-def run(order: dict[str, Any], payload: bytes | None = None) -> Any:
-    """Run what a launcher ordered; ``payload`` is a function and its arguments, by cloudpickle."""
-    return start().run(order, payload)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ddpnb.recorder.channel.control_channel import ControlChannel
 from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.collectives.phases import Phases
+from ddpnb.recorder.collectives.store_waits import StoreWaits
 from ddpnb.recorder.events.compilations import Compilations
 from ddpnb.recorder.events.data import Data
 from ddpnb.recorder.events.exceptions import FailedThreads
 from ddpnb.recorder.events.hooks import Hooks, put_in_place
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.events.torch_names import note
 from ddpnb.recorder.events.training import Training
 from ddpnb.recorder.faults.faults import Faults
@@ -23,7 +24,7 @@ from ddpnb.recorder.models.replicas import Replicas
 from ddpnb.recorder.models.replicated import Replicated
 from ddpnb.recorder.paths.path import PathRecorder
 from ddpnb.recorder.process.own_ranks import OwnRanks
-from ddpnb.recorder.stacks.store_waits import StoreWaits
+from ddpnb.recording.events.runs import ScriptEnded
 from ddpnb.recording.faults import Fault
 from ddpnb.recording.holds import Hold
 
@@ -68,7 +69,7 @@ class Recorder:
         self.control = ControlChannel(self.door, self.replicas, self.faults)
         self.control.on_snapshot.append(self.path.write)
         self.control.count = self.box.count_own
-        Ide(self.box, self.door.gate, self.control)
+        Ide(self.box, self.door.gate, self.control.serve)
         note(self.box, rank)
         self.door.open()
         put_in_place(*self.hooks)
@@ -94,6 +95,21 @@ class Recorder:
             hooks.new_run()
         self.replicas.begin(number)
         self.path.begin(number)
+
+    def finish(self, *, raised: bool) -> None:
+        """The program is over: end what is recorded of it; ``raised``: by an exception."""
+        self.data.finish()
+        self.path.finish()
+        self.door.find_left()
+        if not raised:  # then a call that failed would look completed
+            self.door.flight.drain(0.1)
+
+    def ended(self, ending: Mapping[str, Any], name: str = "", place: dict[str, Any] | None = None) -> None:
+        """The run is over; ``name``, ``place``: of one whose state another may share (``Replicas.finish``)."""
+        self.replicas.finish(name, place)
+        self.door.gate.end_of_run(ended=True)
+        self.faults.end_of_run()
+        self.box.emit(ScriptEnded(how=ending["how"], code=ending["code"]))
 
     def arm(self, run: int, holds: Iterable[Any], faults: Iterable[Any], *, unhurried: bool) -> None:
         """Arm the holds and faults of a run, as JSON, each with whether it stays; those of an earlier one are removed.

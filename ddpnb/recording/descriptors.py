@@ -116,3 +116,17 @@ def as_socket(number: int) -> Iterator[socket.socket]:
         yield one
     finally:
         one.detach()
+
+
+def open_missing() -> None:
+    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed.
+
+    Otherwise what the process opens next gets these numbers: a connection of gloo, which aborts the process when
+    standard output is put there for the next script.
+
+    Raises:
+        OSError: the process may open no further file.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)

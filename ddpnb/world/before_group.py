@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ddpnb.ranks.process_samples import ActivityTracker, sample
 from ddpnb.ranks.py_spy import py_spy_stacks
-from ddpnb.recorder.process import rpc
+from ddpnb.recording import rpc
 
 _LOOK_S = 0.5  # between two looks; longer ones would not show that processes are idle
 _MOST = 16  # processes whose stacks are read

@@ -9,7 +9,7 @@ import torch
 
 from ddpnb.ranks import gpus
 from ddpnb.ranks.devices import count_gpus, plan
-from ddpnb.recorder.events import phases
+from ddpnb.recorder.collectives import phases
 from ddpnb.recorder.process import measuring
 from ddpnb.world.host import gpus as doctor
 from tests.gpu import DEVICE

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from ddpnb.recorder.collectives.signatures import OPS, Signatures
+from ddpnb.recorder.events.inputs import describe
 from ddpnb.recorder.models import device_copies
-from ddpnb.recorder.models.digests import Digester, exact
-from ddpnb.recorder.models.inputs import describe
 from ddpnb.recorder.models.tensor_values import Reading
 from ddpnb.recorder.models.tracked_model import Watched, specs
+from ddpnb.recorder.stacks.digests import Digester, exact
 from ddpnb.recorder.stacks.evaluation import evaluate
 from tests.gpu import DEVICE, KIND
 

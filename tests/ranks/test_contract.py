@@ -148,7 +148,7 @@ def test_a_wrapper_can_be_made_anew():
 
 
 def test_what_a_look_reads():
-    """recorder/stacks/values.py reads tensors without the functions of their classes, recorder/stacks/threads.py names of threads."""
+    """recorder/stacks/values.py reads tensors without the functions of their classes, recorder/channel/threads.py names of threads."""
     with torch._C.DisableTorchFunctionSubclass():
         assert torch.Tensor.shape.__get__(torch.ones(2)) == (2,)
     active = threading._active

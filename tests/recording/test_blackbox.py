@@ -464,29 +464,6 @@ def test_garbage_never_raises(seed):
     assert len(reader.events()) <= layout.EVENTS
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_box_with_changed_bytes_never_raises(box, seed):
-    site = box.string({"file": "train.py", "line": 5, "function": "main"})
-    group = box.string({"ranks": [0, 1], "ordinal": 0})
-    signature = box.string({"op": "all_reduce", "shapes": [[4]], "dtypes": ["float32"], "root": 1})
-    name = box.string({"phase": "init_process_group"})
-    for seq in range(1, 9):
-        box.call(group=group, seq=seq, signature=signature, site=site)
-        box.event(name, name)
-    dice = random.Random(seed)
-    for _ in range(40):
-        place = dice.choice(
-            (
-                dice.randrange(layout.STRINGS_AT, layout.STRINGS_AT + box.used),
-                layout.CALLS_AT + dice.randrange(8 * layout.CALL_SIZE),
-                layout.EVENTS_AT + dice.randrange(8 * layout.EVENT_SIZE),
-            )
-        )
-        box.memory[place] = dice.randrange(256)
-    assert len(box.reader.calls()) <= 8
-    assert len(box.reader.events()) <= 8
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_a_box_that_is_damaged_anywhere_never_raises_and_ends(box, seed):
     """The header counts and places everything else: a wrong number there must not send the reader astray."""
@@ -499,7 +476,10 @@ def test_a_box_that_is_damaged_anywhere_never_raises_and_ends(box, seed):
     reader.calls()
     for _ in range(5):
         for _ in range(dice.choice((1, 8, 200))):
-            at = dice.randrange(8, 256) if dice.random() < 0.7 else dice.randrange(8, layout.BOX_SIZE)
+            first = dice.choice((layout.STRINGS_AT, layout.CALLS_AT, layout.EVENTS_AT))
+            at = dice.choice(
+                (dice.randrange(8, 256), dice.randrange(first, first + 2500), dice.randrange(8, layout.BOX_SIZE))
+            )
             box.memory[at] = dice.choice((0, 255, dice.randrange(256)))
         if dice.random() < 0.2:
             layout.TABLE.pack_into(box.memory, layout.TABLE_AT, dice.randrange(1 << 32), dice.randrange(1 << 32))

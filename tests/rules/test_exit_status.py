@@ -29,7 +29,7 @@ def test_what_python_ignores_at_exit_is_no_failure():
 
 
 def test_the_line_is_the_users_where_a_hook_of_ours_lies_between():
-    hook = '  File "/opt/ddpnb/recorder/events/phases.py", line 139, in new_group\n    original()\nValueError: no loss'
+    hook = '  File "/opt/ddpnb/recorder/collectives/phases.py", line 139, in new_group\n    original()\nValueError: no loss'
     taken = recorded(lambda r: r.writes(printed(last=hook)).finishes())
     assert asked("DDP701", taken)[0].where == tuple((rank, line(12)) for rank in range(4))
 

@@ -147,7 +147,7 @@ def fail_on(rank, steps):
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 
-    from ddpnb.recorder.models.digests import Digester
+    from ddpnb.recorder.stacks.digests import Digester
 
     dist.init_process_group("gloo")
     model = DistributedDataParallel(torch.nn.Linear(4, 2))

@@ -11,8 +11,8 @@ import textwrap
 
 import pytest
 
-from ddpnb.recorder.process.left_connections import connections_of_gloo
-from ddpnb.recorder.stacks import main_wait
+from ddpnb.recorder.channel import main_wait
+from ddpnb.recorder.files.left_connections import connections_of_gloo
 from ddpnb.recording.descriptors import Descriptor, as_socket, out_of_the_way
 
 # What a process of the user's keeps; afterwards all is closed, and files and sockets of the program get the numbers.

@@ -77,7 +77,7 @@ _RANK = """
 import os, sys
 os.umask(0)
 from ddpnb.world.plain_run import prepare_logs
-from ddpnb.recorder.process import rpc
+from ddpnb.recording import rpc
 from ddpnb.recording import protocol
 from ddpnb.recorder.process.endings import Endings
 from ddpnb.recorder.channel.socket_channel import SocketChannel

@@ -54,7 +54,7 @@ def test_the_line_at_which_a_program_waits_is_said_once(looked, tmp_path, elsewh
 def test_a_process_that_waits_for_others_in_init_rpc(looked, tmp_path):
     script = tmp_path / "worker.py"
     script.write_text(
-        f"from ddpnb.recorder.process import rpc\nrpc.note({str(tmp_path)!r}, ('worker', None, 1), {{'world_size': 3}})\n{SCRIPT}"
+        f"from ddpnb.recording import rpc\nrpc.note({str(tmp_path)!r}, ('worker', None, 1), {{'world_size': 3}})\n{SCRIPT}"
     )
     _, said = looked(sys.executable, str(script), seconds=20, folder=str(tmp_path))
     assert said[1].endswith("in prepare: it waits in init_rpc, 1 of 3 ranks have joined")

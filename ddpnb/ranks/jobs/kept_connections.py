@@ -1,7 +1,7 @@
 """Keeps the connections of ranks that exited normally while others may still wait for these.
 
 A rank that ends before the others closes its connections, and their calls fail before it can be seen what they wait for. So it
-leaves copies here (``recorder.process.left_connections``) and ends. Those of a rank that failed are closed at once: its failure is
+leaves copies here (``recorder.files.left_connections``) and ends. Those of a rank that failed are closed at once: its failure is
 what the others must see.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 
 from ddpnb.ranks.jobs.job_processes import identities
 from ddpnb.recorder.channel.socket_channel import is_trusted
-from ddpnb.recorder.process.left_connections import AT_ONCE
+from ddpnb.recorder.files.left_connections import AT_ONCE
 from ddpnb.recording import protocol, status_file
 from ddpnb.recording.descriptors import Descriptor, as_socket
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpnb.errors import UsageError
+from ddpnb.recorder.channel import threads
 from ddpnb.recorder.channel.completion import completions
 from ddpnb.recorder.channel.encoding import encodable
+from ddpnb.recorder.channel.main_wait import MACHINE, main_wait
 from ddpnb.recorder.collectives import unseen
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.faults.faults import Faults
@@ -23,9 +25,8 @@ from ddpnb.recorder.holds.code_lines import located
 from ddpnb.recorder.models.device_reads import DeviceReads
 from ddpnb.recorder.models.replicas import Replicas
 from ddpnb.recorder.models.tensors import Tensors
-from ddpnb.recorder.stacks import inside, threads
+from ddpnb.recorder.stacks import inside
 from ddpnb.recorder.stacks.evaluation import evaluate, sentence
-from ddpnb.recorder.stacks.main_wait import MACHINE, main_wait
 from ddpnb.recording import verbs
 from ddpnb.recording.faults import Fault
 from ddpnb.recording.holds import Hold
@@ -60,7 +61,7 @@ class ControlChannel:
         #: called before the stacks are read; they raise nothing
         self.on_snapshot: list[Callable[[], None]] = []
         #: called before and after a request is served, in its thread: counts what that takes
-        self.count: Callable[[], None] = int
+        self.count: Callable[[], object] = int
         #: where the variables of cells live
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self._reads = DeviceReads("ddpnb comparison")

@@ -35,14 +35,13 @@ from ddpnb.recorder.collectives.sameness import Sameness, warn
 from ddpnb.recorder.collectives.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
 from ddpnb.recorder.collectives.waits import asked, watched
 from ddpnb.recorder.events.hooks import hide, place, say_failed
-from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.files.clock import now_ns
 from ddpnb.recorder.holds.breakpoints import AtDoor, Gate
 from ddpnb.recorder.holds.held_time import HeldClock
 from ddpnb.recorder.holds.lines import Lines
+from ddpnb.recorder.holds.parted import Partings
 from ddpnb.recorder.holds.release import Release, raises_releases
-from ddpnb.recorder.paths.parted import Partings
 from ddpnb.recorder.stacks.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.stacks.user_frames import calling_frame_from, is_user_file, library_of, user_path
 from ddpnb.recording import blackbox as layout
@@ -94,10 +93,14 @@ class Door:
     def __init__(self, box: BlackBox, folder: str, fence: str = "raise") -> None:
         self.box = box
         self.release = Release()
-        self.faults = AtTheDoor(self)
+        #: faults in calls, and what they do to one (``faults.at_door``): none until one is armed
+        self.faults: list[Any] = []
+        self.apply_faults: Callable[..., Any] = lambda *_: None
         self.folder = folder
         self.groups = Groups(box, folder, fence)
-        self.gate = Gate(self.release, Partings(box, self.groups), self.groups.shared_values, HeldClock(box))
+        self.gate = Gate(
+            self.release, Partings(box, self.groups.shared_places), self.groups.shared_values, HeldClock(box)
+        )
         self.gate.lines = Lines(box, self.gate)
         self.sameness = Sameness(self.gate, box.silent, lambda: self.groups.fence)
         self.flight = Flight(box)
@@ -137,7 +140,7 @@ class Door:
         """Kernels for what the hooks see are there only while a fault is armed, or if the hooks do not tell enough."""
         if self.hooks is None or not self._libraries:
             return
-        wanted = bool(self.faults.armed) or self.hooks.insufficient
+        wanted = bool(self.faults) or self.hooks.insufficient
         if wanted and len(self._libraries) == 1:
             self._add_kernels(OPS.keys() - _ONLY_KERNELS)
         elif not wanted and len(self._libraries) > 1:
@@ -220,7 +223,7 @@ class Door:
         returns_work = spec.name != "monitored_barrier"
         group_at, p2p, new_group = spec.group, spec.p2p, self.groups.get
         tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
-        silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults.armed
+        silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults
         pending, fresh, poll, inside = self.flight.pending, self.flight.fresh, self.flight.poll, self.in_kernel
         on_call = self.on_call
         groups, memory, signature_of = self.groups.known, self.box.memory, self.signatures.reader(spec)
@@ -235,7 +238,7 @@ class Door:
                     self.record_child()
                 return redispatch(keyset & _AFTER, *args)
             if faults:
-                effect = self.faults.apply(spec, args, lambda changed: kernel(keyset, *changed))
+                effect = self.apply_faults(spec, args, lambda changed: kernel(keyset, *changed))
                 if effect is not None:
                     if effect.args is None:
                         return effect.result

@@ -21,8 +21,8 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend
 
-from ddpnb.recorder.collectives.fence import Announcements, Places, board_path
 from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.files.boards import Announcements, Places, board_path
 from ddpnb.recording import blackbox as layout
 from ddpnb.recording.calls import Group
 from ddpnb.recording.events.runs import FenceOff
@@ -82,7 +82,7 @@ class KnownGroup:
         self.key = group.key
         self.ranks = group.ranks
         self.board = board
-        self.places: Any = None  # what ``recorder.paths.parted`` keeps
+        self.places: Any = None  # what ``recorder.holds.parted`` keeps
         self.next_seq = count(1).__next__
         self.returned: list[int] = []  # numbers of calls that the backend refused: no peer saw them
         self.turns: dict[tuple[str, int, int], int] = {}

@@ -11,8 +11,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ddpnb.recorder.collectives import same
-from ddpnb.recorder.collectives.agreement import announced, read, sentence
-from ddpnb.recorder.collectives.fence import PLACE
+from ddpnb.recorder.files.boards import PLACE
+from ddpnb.recorder.holds.agreement import announced, read, sentence
 from ddpnb.recording.names import one_line
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from torch.utils.data import (
 from ddpnb.recorder.events import dataset_fingerprint
 from ddpnb.recorder.events.dataset_fingerprint import own_attributes
 from ddpnb.recorder.events.hooks import Hooks, place
+from ddpnb.recorder.events.inputs import describe, structure
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.models.inputs import describe, structure
 from ddpnb.recording.events.data import DataLoop, JoinEntered, LoaderMade, LoaderSeen, SamplerMade, SamplerPass
 
 LOOPS, LOOPS_EACH = 48, 8  # that are recorded: in all, and of one loader

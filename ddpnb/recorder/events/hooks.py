@@ -20,7 +20,6 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from ddpnb.recorder.events.bindings import rebind
-from ddpnb.recorder.events.patched import full_name
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.stacks.evaluation import sentence
 from ddpnb.recorder.stacks.signal_handlers import raise_if_of_handler
@@ -231,6 +230,13 @@ class Hooks:
 
     def span(self, event: A) -> Span[A]:
         return Span(self, event)
+
+
+def full_name(owner: Any, name: str) -> str:
+    """``torch.utils.data.dataloader.DataLoader.__iter__``, of the class and the name."""
+    if isinstance(owner, ModuleType):
+        return f"{owner.__name__}.{name}"
+    return f"{owner.__module__}.{owner.__qualname__}.{name}"
 
 
 def say_failed(box: BlackBox, what: str, event: type[HooksDetached | DoorDetached] = HooksDetached) -> None:

@@ -58,8 +58,8 @@ class AtTheDoor:
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        #: the door reads it at every call
-        self.armed: list[Armed] = []
+        self.armed: list[Armed] = door.faults  # which the door reads at every call
+        door.apply_faults = self.apply
         self._busy = threading.local()
         self._postponed: tuple[Args, int, Make] | None = None  # of a swap: the call that is to come later
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.faults.at_door import AtTheDoor
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.events.runs import FaultMissed
 
@@ -24,7 +25,7 @@ class Faults:
         self._box = box
         self._door = door
         self._hooks: tuple[InData, InModel] | None = None
-        self._places: dict[str, list[Armed]] = {"door": door.faults.armed}
+        self._places: dict[str, list[Armed]] = {"door": AtTheDoor(door).armed}
 
     def inject(self, fault: Fault, *, keep: bool) -> None:
         """Arm a fault; ``keep``: also for later runs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ddpnb.recorder.collectives import agreement
+from ddpnb.recorder.holds import agreement
 from ddpnb.recorder.holds.conditions import Conditions, Expression
 from ddpnb.recorder.stacks.evaluation import sentence
 from ddpnb.recorder.stacks.signal_handlers import of_handler
@@ -14,7 +14,7 @@ from ddpnb.recording.holds import Hold, Place
 from ddpnb.texts import shortened
 
 if TYPE_CHECKING:
-    from ddpnb.recorder.collectives.fence import Places
+    from ddpnb.recorder.files.boards import Places
 
 _MOST_TROUBLES = 100
 #: where values are announced: the shared file, the number of this pass, and the ranks that share it

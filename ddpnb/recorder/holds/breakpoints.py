@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from ddpnb.errors import UsageError
 from ddpnb.recorder.holds.armed_holds import ArmedHold, Shared, missed
 from ddpnb.recorder.holds.conditions import Conditions
+from ddpnb.recorder.holds.parted import Parted, Partings
 from ddpnb.recorder.holds.release import Release, raises_releases
-from ddpnb.recorder.paths.parted import Parted, Partings
 from ddpnb.recorder.stacks.user_frames import looked_at, note_held, place_of
 from ddpnb.recording.holds import LINES_NEED_3_12, NEEDS_3_12, Hold, site_fits
 

@@ -22,9 +22,9 @@ from ddpnb.recording.calls import Site
 from ddpnb.recording.events.runs import Held
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
-    from ddpnb.recorder.channel.control_channel import ControlChannel
     from ddpnb.recorder.files.blackbox import BlackBox
     from ddpnb.recorder.holds.breakpoints import Gate
 
@@ -42,10 +42,10 @@ class Ide:
     Args:
         box: of this rank.
         gate: whose state names the IDE: time-outs stay suspended while it is connected.
-        control: answers requests.
+        serve: takes what answers a request.
     """
 
-    def __init__(self, box: BlackBox, gate: Gate, control: ControlChannel) -> None:
+    def __init__(self, box: BlackBox, gate: Gate, serve: Callable[[type[Any], Callable[[Any], Any]], None]) -> None:
         self._box, self._gate = box, gate
         self._lock = threading.Lock()
         self._starts = False
@@ -53,8 +53,8 @@ class Ide:
         self._record = -1  # in the black box, of the thread that is stopped
         self._stopped: Held | None = None
         self._connected = False
-        control.serve(verbs.Debugpy, lambda _: self._listening())
-        control.serve(verbs.Gate, lambda _: self._state())
+        serve(verbs.Debugpy, lambda _: self._listening())
+        serve(verbs.Gate, lambda _: self._state())
 
     def _listening(self) -> verbs.DebugpyState:
         """Its port; it takes a second to start, which a request does not wait for.

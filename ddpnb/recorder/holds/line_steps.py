@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 
 from ddpnb.errors import UsageError
-from ddpnb.recorder.paths.parted import Function
+from ddpnb.recorder.holds.parted import Function
 from ddpnb.recorder.stacks.user_frames import is_user_frame
 
 

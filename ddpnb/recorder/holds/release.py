@@ -33,7 +33,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import TCPStore
 
 from ddpnb.errors import Released
-from ddpnb.recorder.process.left_connections import connections_of_gloo
+from ddpnb.recorder.files.left_connections import connections_of_gloo
 from ddpnb.recorder.stacks.user_frames import is_own_file
 from ddpnb.recording.descriptors import Descriptor, as_socket
 from ddpnb.recording.protocol import RELEASE_SIGNAL

@@ -14,8 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from ddpnb.recorder.events.bindings import rebind
-from ddpnb.recorder.process import rpc
-from ddpnb.recording import protocol
+from ddpnb.recording import protocol, rpc
 from ddpnb.recording.files import private
 
 _INIT, _MODULE = "init_process_group", "torch.distributed.distributed_c10d"

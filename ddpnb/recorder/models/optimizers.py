@@ -99,13 +99,18 @@ class Optimizers(Hooks):
             scale = float(getattr(scaler, "_init_scale", 0.0)) if enabled else 0.0
             self.emit(ScalerMade(number=number, init_scale=scale, enabled=enabled))
 
-    def _scheduler_made(self, _none: Any, scheduler: Any, *_: Any, **__: Any) -> None:
+    def _set_by(self, scheduler: Any) -> Known | None:
+        """The optimizer that a scheduler has set; None: it is not known."""
         known = self.of(getattr(scheduler, "optimizer", None))
         if known is self._unknown:
-            return
+            return None
         known.is_set(scheduler.optimizer)
-        self._schedulers += 1
-        if self._schedulers <= _EVENTS:
+        return known
+
+    def _scheduler_made(self, _none: Any, scheduler: Any, *_: Any, **__: Any) -> None:
+        known = self._set_by(scheduler)
+        self._schedulers += known is not None
+        if known is not None and self._schedulers <= _EVENTS:
             self.emit(SchedulerMade(class_name=type(scheduler).__name__, optimizer=known.number))
 
     def _step(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,11 +130,8 @@ class Optimizers(Hooks):
         return step
 
     def _stepped(self, scheduler: Any) -> None:
-        known = self.of(getattr(scheduler, "optimizer", None))
-        if known is self._unknown:
-            return
-        known.is_set(scheduler.optimizer)
-        if getattr(scheduler, "_is_initial", False):  # by its own constructor
+        known = self._set_by(scheduler)
+        if known is None or getattr(scheduler, "_is_initial", False):  # by its own constructor
             return
         known.scheduled += 1
         frame = calling_frame()

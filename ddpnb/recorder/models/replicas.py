@@ -26,10 +26,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.events.hooks import Hooks
+from ddpnb.recorder.events.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.models.bypass import Bypass
 from ddpnb.recorder.models.device_losses import DeviceLosses
-from ddpnb.recorder.models.inputs import all_finite, describe, finite, tensors_in
 from ddpnb.recorder.models.losses import loss_facts, sound, unused
 from ddpnb.recorder.models.optimizers import Optimizers, hyper_parameters
 from ddpnb.recorder.models.samples import SampleFile, Samples, digests

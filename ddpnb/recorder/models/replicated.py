@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from ddpnb.recorder.events.hooks import Hooks
+from ddpnb.recorder.events.inputs import beginning
 from ddpnb.recorder.events.torch_names import has
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.models.inputs import beginning
 from ddpnb.recording.events.data import ReplicatedTensor
 
 _FIRST, _LAST = 4, 64  # of each group: the first are recorded, and then at powers of two

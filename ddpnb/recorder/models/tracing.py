@@ -13,7 +13,7 @@ from torch.nn.modules import module as nn_module
 
 from ddpnb.recorder.events.hooks import Hooks
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.models.digests import exact
+from ddpnb.recorder.stacks.digests import exact
 
 _MODULES = 5000
 

@@ -16,8 +16,8 @@ import torch
 
 from ddpnb.recorder.files.clock import now_ns
 from ddpnb.recorder.models.device_copies import in_order, to_host
-from ddpnb.recorder.models.digests import HASH, Digester, exact
 from ddpnb.recorder.models.sampling import Pace, slices_of
+from ddpnb.recorder.stacks.digests import HASH, Digester, exact
 from ddpnb.recorder.stacks.user_frames import calling_frame, is_user_file
 from ddpnb.recording.replicas import TensorSpec
 from ddpnb.recording.samples import KINDS

@@ -16,9 +16,9 @@ import torch.distributed as dist
 from ddpnb.recorder.collectives.groups import Groups
 from ddpnb.recorder.events.hooks import place
 from ddpnb.recorder.models.device_copies import to_host
-from ddpnb.recorder.models.digests import HASH
 from ddpnb.recorder.models.optimizers import held_by
 from ddpnb.recorder.models.tracked_model import MAX_TENSORS, Watched, facts_of, named_tensors, names_from_frames, specs
+from ddpnb.recorder.stacks.digests import HASH
 from ddpnb.recording.events import Event
 from ddpnb.recording.events.models import ModelNotDescribed
 from ddpnb.recording.files import private

@@ -17,6 +17,7 @@ import threading
 from _thread import get_ident
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple
 from time import perf_counter, thread_time
@@ -27,14 +28,14 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.collectives.groups import KnownGroup
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recorder.events.data import Data
 from ddpnb.recorder.events.exceptions import Handled
 from ddpnb.recorder.events.hooks import Hooks, hide
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.files.locks import is_mine
-from ddpnb.recorder.paths.path_codes import described
 from ddpnb.recorder.paths.path_file import PathFile
+from ddpnb.recorder.stacks.path_codes import described
 from ddpnb.recorder.stacks.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.stacks.user_frames import file_of, frames_of, is_library_frame, is_user_file
 from ddpnb.recording import protocol
@@ -380,27 +381,19 @@ class PathRecorder(Hooks):
                     trouble()
             return None
 
-        def returns(_code: CodeType, offset: int, _value: Any) -> Any:
-            try:
-                if silent:
-                    return disable
-                log = log_of(ident())
-                if log is not None:
-                    log.extend((_RETURN + offset, 0))
-            except BaseException:
-                trouble()
-            return None
+        def leaves(kind: int) -> Callable[..., Any]:
+            def left(_code: CodeType, offset: int, _value: Any) -> Any:
+                try:
+                    if silent:
+                        return disable
+                    log = log_of(ident())
+                    if log is not None:
+                        log.extend((kind + offset, 0))
+                except BaseException:
+                    trouble()
+                return None
 
-        def yields(_code: CodeType, offset: int, _value: Any) -> Any:
-            try:
-                if silent:
-                    return disable
-                log = log_of(ident())
-                if log is not None:
-                    log.extend((_YIELD + offset, 0))
-            except BaseException:
-                trouble()
-            return None
+            return left
 
         def unwinds(code: CodeType, offset: int, error: BaseException) -> None:
             if id(code) in numbers and not silent:
@@ -414,19 +407,15 @@ class PathRecorder(Hooks):
                 except BaseException:
                     trouble()
 
-        def raised(code: CodeType, offset: int, error: BaseException) -> None:
-            if id(code) in numbers and not silent:
-                try:
-                    self._exception(_RAISE, code, offset, error, frame_at(1))
-                except BaseException:
-                    trouble()
+        def meets(kind: int) -> Callable[..., None]:
+            def met(code: CodeType, offset: int, error: BaseException) -> None:
+                if id(code) in numbers and not silent:
+                    try:
+                        self._exception(kind, code, offset, error, frame_at(1))
+                    except BaseException:
+                        trouble()
 
-        def handled(code: CodeType, offset: int, error: BaseException) -> None:
-            if id(code) in numbers and not silent:
-                try:
-                    self._exception(_HANDLED, code, offset, error, frame_at(1))
-                except BaseException:
-                    trouble()
+            return met
 
         def line(code: CodeType, number: int) -> Any:
             if silent:
@@ -437,8 +426,12 @@ class PathRecorder(Hooks):
                 trouble()
             return None
 
-        made = {
-            f.__name__: f for f in (branch, begins, resumes, thrown, returns, yields, unwinds, raised, handled, line)
+        made: dict[str, Callable[..., Any]] = {f.__name__: f for f in (branch, begins, resumes, thrown, unwinds, line)}
+        made |= {
+            "returns": leaves(_RETURN),
+            "yields": leaves(_YIELD),
+            "raised": meets(_RAISE),
+            "handled": meets(_HANDLED),
         }
         for event, name in self._callbacks().items():
             _MONITORING.register_callback(self._tool, event, hide(made[name], below=True))

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from ddpnb.recorder.collectives.groups import implementation
-from ddpnb.recorder.events.phases import versions
+from ddpnb.recorder.collectives.phases import versions
 from ddpnb.recorder.events.torch_names import TESTED, lost, version
 from ddpnb.recording.protocol import DEVICE
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from ddpnb.recorder.stacks.user_frames import is_user_file
-from ddpnb.recording.descriptors import Descriptor, out_of_the_way
+from ddpnb.recording.descriptors import Descriptor, open_missing, out_of_the_way
 from ddpnb.recording.files import private
 from ddpnb.recording.protocol import RELEASE_SIGNAL as RELEASE
 
@@ -163,20 +163,6 @@ def _is_in_use(number: int) -> bool:
         return False
     known = stat.S_ISREG(now.st_mode) or stat.S_ISCHR(now.st_mode) or stat.S_ISFIFO(now.st_mode)
     return not known and not os.path.samestat(now, before)
-
-
-def open_missing() -> None:
-    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed.
-
-    Otherwise what the process opens next gets these numbers: a connection of gloo, which aborts the process when
-    standard output is put there for the next script.
-
-    Raises:
-        OSError: the process may open no further file.
-    """
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
 
 
 def flush(stream: Any) -> None:

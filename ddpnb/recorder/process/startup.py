@@ -19,7 +19,7 @@ from torch import nn
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.nn.parallel import DistributedDataParallel
 
-from ddpnb.recorder.events.phases import end_groups, environment, versions
+from ddpnb.recorder.collectives.phases import end_groups, environment, versions
 from ddpnb.recorder.holds.release import Release
 from ddpnb.recorder.process.process_state import set_variables
 from ddpnb.recording.protocol import DEVICE

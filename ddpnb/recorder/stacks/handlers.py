@@ -19,7 +19,7 @@ from linecache import getline
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ddpnb.recorder.paths.path_codes import exception_table
+from ddpnb.recorder.stacks.path_codes import exception_table
 
 _MOST = 2000  # instructions of a handler that are followed
 _MOST_CODES = 2000

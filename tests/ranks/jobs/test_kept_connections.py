@@ -17,7 +17,7 @@ from ddpnb.recording import protocol, status_file
 _RANK = """
 import os, socket, struct, sys
 from ddpnb.recording import status_file
-from ddpnb.recorder.process.left_connections import leave_connections
+from ddpnb.recorder.files.left_connections import leave_connections
 from ddpnb.recorder.files.status_page import StatusPage
 
 job, status, *ports = sys.argv[1:]

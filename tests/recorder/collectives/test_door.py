@@ -23,7 +23,7 @@ from datetime import timedelta
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.events.hooks import put_in_place
-from ddpnb.recorder.events.phases import Phases
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recording.blackbox import BoxReader
 folder = tempfile.mkdtemp()
 box = BlackBox(os.path.join(folder, "rank0.box"), 0)

@@ -12,8 +12,8 @@ import torch.distributed as dist
 from ddpnb.errors import CollectiveMismatch
 from ddpnb.recorder.collectives import groups
 from ddpnb.recorder.collectives.door import Door
-from ddpnb.recorder.collectives.fence import ROWS, Announcements
 from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.files.boards import ROWS, Announcements
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.calls import Signature
 

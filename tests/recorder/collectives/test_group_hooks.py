@@ -20,7 +20,7 @@ from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.events.hooks import put_in_place
-from ddpnb.recorder.events.phases import Phases
+from ddpnb.recorder.collectives.phases import Phases
 folder = tempfile.mkdtemp()
 box = BlackBox(os.path.join(folder, "rank0.box"), 0)
 door = Door(box, folder)

@@ -11,8 +11,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from ddpnb.recorder.collectives import groups
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.collectives.groups import Groups
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recorder.events.hooks import put_in_place
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.calls import Group

@@ -13,10 +13,10 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import _create_work_from_future
 
+from ddpnb.recorder.channel import threads
 from ddpnb.recorder.collectives import unseen
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.stacks import threads
 from ddpnb.recording.stacks import MAX_UNSEEN, stacks_in, unseen_in
 
 

@@ -24,12 +24,12 @@ import ddpnb
 from ddpnb.recorder.collectives.signatures import OPS
 from ddpnb.recorder.events import torch_names
 from ddpnb.recorder.events.hooks import Hooks
-from ddpnb.recorder.events.patched import REPLACED
 from ddpnb.recorder.events.torch_names import NAMES, TESTED, has
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.recording.events.runs import TorchDiffers
 from ddpnb.recording.recording import RankRecord
+from tests.recorder.events.patched import REPLACED
 
 ROOT = Path(ddpnb.__file__).parent
 #: private names of others, in modules that import torch
@@ -47,7 +47,7 @@ def uses() -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in ROOT.rglob("*.py"):
         text = path.read_text()
-        if "pitfalls" in path.parts or "torch" not in text or path.name in ("torch_names.py", "patched.py"):
+        if "pitfalls" in path.parts or "torch" not in text or path.name == "torch_names.py":
             continue
         tree = ast.parse(text)
         imported: dict[str, str] = {}
@@ -59,15 +59,10 @@ def uses() -> dict[str, set[str]]:
         of_torch = [name for name in imported.values() if name.split(".")[0] == "torch"]
         if not of_torch:
             continue
-        own = {
-            node.name
-            for node in ast.walk(tree)
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
-        }
-        own |= {
-            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        }
-        own |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        nodes = list(ast.walk(tree))
+        stored = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+        own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))}
+        own |= {getattr(node, "attr", "") or getattr(node, "id", "") for node in stored}
         names = {part for name in of_torch for part in name.split(".")[1:]}
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and not (
@@ -91,27 +86,15 @@ def _root(node: ast.expr) -> str:
 
 
 def test_every_private_name_of_torch_has_a_row():
-    known: dict[str, set[str]] = defaultdict(set)
-    rows = [(one.name, one.used) for one in NAMES] + [(name, used) for name, used in REPLACED.items()]
-    for name, used in rows:
-        for part in name.replace("()", "").split("."):
-            known[part] |= set(used)
-    missing = {
-        name: sorted(modules - known[name])
-        for name, modules in uses().items()
-        if name not in OTHERS | {"_C", "_distributed_c10d"} and modules - known[name]
-    }
+    known = {part for name in [*(one.name for one in NAMES), *REPLACED] for part in name.replace("()", "").split(".")}
+    missing = {name: sorted(modules) for name, modules in uses().items() if name not in OTHERS | known}
     assert not missing, f"recorder/events/torch_names.py has no row for these names in these modules: {missing}"
 
 
 def test_every_row_is_used():
+    text = "\n".join(path.read_text() for path in ROOT.rglob("*.py") if path.name != "torch_names.py")
     for one in NAMES:
-        last = one.name.replace("()", "").rpartition(".")[2]
-        for module in one.used:
-            place = ROOT.joinpath(*module.split("."))
-            paths = [ROOT / "recorder" / f"{module.replace('.', '/')}.py", place.with_suffix(".py")]
-            text = next(path.read_text() for path in paths if path.is_file())
-            assert last in text, f"{module} does not use {one.name} any more"
+        assert one.name.replace("()", "").rpartition(".")[2] in text, f"nothing uses {one.name} any more"
 
 
 # -- with the torch of these tests
@@ -229,7 +212,6 @@ def test_this_torch_has_them():
 
 def _moved(one):
     """What is not as the table says of a name; empty: nothing."""
-    where = f"{one.name} (in {', '.join(one.used)})"
     if "NCCL" in one.name and not dist.is_nccl_available():
         return ""
     try:
@@ -239,9 +221,9 @@ def _moved(one):
     if (
         there != has(one.name) and one.name != "torch.distributed.tensor.DTensor.from_local"
     ):  # there, but not to be hooked
-        return f"{where} {'is there again' if there else 'has moved'}: {one.without or one.instead}"
+        return f"{one.name} {'is there again' if there else 'has moved'}: {one.without or one.instead}"
     unknown = set(one.takes) - set(parameters(value)) if there else ()
-    return f"{where} has no parameter {unknown} any more" if unknown else ""
+    return f"{one.name} has no parameter {unknown} any more" if unknown else ""
 
 
 def test_a_row_says_what_is_done_without_the_name():
@@ -385,6 +367,7 @@ torch.__version__ = "3.0.0"
 del loading._BaseDataLoaderIter, torch.nn.modules.batchnorm._BatchNorm, dist.distributed_c10d._ProcessGroupWrapper
 from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader
 from ddpnb.recording.recording import RankRecord
+from tests.recorder.events.patched import REPLACED
 from ddpnb.recorder.recorder import Recorder
 recorder = Recorder(tempfile.mkdtemp(), 0)
 recorder.begin_run(1, "raise")

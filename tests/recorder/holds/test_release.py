@@ -11,8 +11,7 @@ import time
 import pytest
 
 from ddpnb.errors import Released
-from ddpnb.recorder.collectives import door, waits
-from ddpnb.recorder.events import phases
+from ddpnb.recorder.collectives import door, phases, waits
 from ddpnb.recorder.holds import release as module
 from ddpnb.recorder.holds.breakpoints import AtDoor, Gate
 from ddpnb.recorder.holds.release import Release

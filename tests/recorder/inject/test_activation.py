@@ -10,8 +10,8 @@ from torch.distributed import rpc
 
 from ddpnb.recorder.events.bindings import rebind
 from ddpnb.recorder.inject import activation
-from ddpnb.recorder.process.rpc import waiting
 from ddpnb.recording import protocol
+from ddpnb.recording.rpc import waiting
 
 
 @pytest.mark.parametrize("size", [2, 1])

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 
 from ddpnb.recorder.events.hooks import put_in_place
 from ddpnb.recorder.events.training import Training
-from ddpnb.recorder.models.digests import Digester, exact
+from ddpnb.recorder.stacks.digests import Digester, exact
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.events.models import NoSyncEntered, ScalerMade
 from ddpnb.recording.events.runs import HooksDetached

@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn.modules import module as nn_module
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from ddpnb.recorder.models.digests import exact
 from ddpnb.recorder.models.tracing import Tracing
+from ddpnb.recorder.stacks.digests import exact
 from ddpnb.recording.events.runs import HooksDetached
 from tests.recorder.models.test_replicas import Net, batch, train
 

@@ -17,9 +17,9 @@ import pytest
 import torch.distributed as dist
 
 from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recorder.events.data import Data
 from ddpnb.recorder.events.hooks import put_in_place
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.paths import path as recorder_path
 from ddpnb.recorder.paths.path import PathRecorder
@@ -308,6 +308,7 @@ def test_a_loop_that_runs_very_often_is_hot(rank):
                 if total(n):
                     dist.barrier()
     """)
+    rank.recorder._pause = 20.0  # a busy machine
     user.run(100_000)
     words = rank.told("run")
     first = words[: words.index("barrier #1 of default_pg at 12")]
@@ -335,12 +336,13 @@ def test_hot_code_comes_back_after_a_pause(rank):
             many(n)
             dist.barrier()
     """)
+    rank.recorder._pause = 20.0  # a busy machine
     user.run(10_000)
     words = rank.told("run")
     assert "hot inner" in words and "hot many at 6" in words
     user.run(2)
     assert rank.told("run") == ["begin many from 9", "return at 6", "barrier #2 of default_pg at 10", "return at 10"]
-    rank.recorder._cooled -= 1.0
+    rank.recorder._cooled -= 21.0
     user.run(2)
     assert rank.told("run")[2:] == ["barrier #3 of default_pg at 10", "cold", "base of 1", "return at 10"]
     user.run(1)
@@ -348,7 +350,7 @@ def test_hot_code_comes_back_after_a_pause(rank):
         "begin many from 9", "6 -> 6", "begin inner from 7", "return at 4", "6 -> 6", "return at 6",
         "barrier #4 of default_pg at 10", "return at 10",
     ]  # fmt: skip
-    assert rank.recorder._pause == 2 * recorder_path._PAUSE_S
+    assert rank.recorder._pause == 40.0
     assert not any(word == "gap" for word in told(rank.path))
 
 
@@ -367,13 +369,14 @@ def test_what_comes_often_is_hot_sooner_where_the_path_costs_too_much(rank, monk
             if n:
                 dist.barrier()
     """)
+    rank.recorder._pause = 20.0  # a busy machine
     for _ in range(3):
         user.run(40)
     words = rank.told("run")
     assert [word for word in words if "->" in word] == ["9 -> 10"]
     assert {"hot many at 4", "hot many at 5"} <= set(told(rank.path))
     monkeypatch.setattr(recorder_path, "_FREE_S", 1e9)
-    rank.recorder._cooled -= 1.0
+    rank.recorder._cooled -= 21.0
     user.run(0), user.run(1), user.run(40)
     assert sum("->" in word for word in rank.told("run")) > 60
 
@@ -669,6 +672,7 @@ def test_an_exception_that_ends_the_program_is_written_at_once(rank):
 def test_very_many_functions_are_named_at_once_and_described_later(rank, monkeypatch):
     monkeypatch.setattr(recorder_path, "_DESCRIBING_S", 0.0)
     monkeypatch.setattr(recorder_path, "_DESCRIBING_SHARE", 0.0)
+    monkeypatch.setattr(recorder_path, "_ALL_S", 60.0)  # a busy machine
     user = rank.module("".join(f"def f{number}(x):\n    return 1 if x else 2\n" for number in range(300)))
     for number in range(300):
         vars(user)[f"f{number}"](1)

@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 
 from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recorder.events.data import Data
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.paths.path import PathRecorder
 from ddpnb.recording.blackbox import RUN_ACTIVE, BoxReader

@@ -97,7 +97,7 @@ def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
 @pytest.mark.full
 def test_a_module_of_the_user_named_xxhash_is_not_imported(tmp_path):
     (tmp_path / "xxhash.py").write_text("raise SystemExit('the script is not there yet')")
-    code = "from ddpnb.recorder.models import digests; import sys; print(digests.HASH, 'xxhash' in sys.modules)"
+    code = "from ddpnb.recorder.stacks import digests; import sys; print(digests.HASH, 'xxhash' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path
     )

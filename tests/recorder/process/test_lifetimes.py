@@ -15,9 +15,9 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ddpnb.recorder.collectives.door import Door
 from ddpnb.recorder.collectives.in_flight import Flight
+from ddpnb.recorder.collectives.phases import Phases
 from ddpnb.recorder.collectives.waits import asked
 from ddpnb.recorder.collectives.waits import watched as watched_wait
-from ddpnb.recorder.events.phases import Phases
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.holds.release import Release
 from ddpnb.recorder.models.optimizers import Known

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from ddpnb.recorder.stacks import evaluation, threads, values
+from ddpnb.recorder.channel import threads
+from ddpnb.recorder.stacks import evaluation, values
 from ddpnb.recorder.stacks.locals import describe_locals
 from ddpnb.recorder.stacks.values import MAX_TEXT, Allowance, Writer, describe
 from ddpnb.recording.stacks import NOT_SHOWN, Frame, Stack

@@ -10,7 +10,7 @@ import time
 import pytest
 from filelock import FileLock, Timeout
 
-from ddpnb.recorder.stacks.main_wait import main_wait
+from ddpnb.recorder.channel.main_wait import main_wait
 from ddpnb.recorder.stacks.polled_locks import polled_lock
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from ddpnb.recorder.paths.path_codes import described
+from ddpnb.recorder.stacks.path_codes import described
 from ddpnb.recording.path import MOST, Code, Kind, Path, number, word
 
 TOOL = 4

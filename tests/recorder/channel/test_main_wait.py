@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from ddpnb.recorder.stacks.main_wait import main_wait
+from ddpnb.recorder.channel.main_wait import main_wait
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -12,10 +12,10 @@ import threading
 import time
 from dataclasses import dataclass
 
+from ddpnb.recorder.collectives.store_waits import awaited
 from ddpnb.recorder.stacks.evaluation import endless
 from ddpnb.recorder.stacks.kernel_waits import holders_of, lock_holders, system_call, words
 from ddpnb.recorder.stacks.polled_locks import polled_lock
-from ddpnb.recorder.stacks.store_waits import awaited
 from ddpnb.recording.descriptors import as_socket
 from ddpnb.recording.names import one_line
 

@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddpnb.recorder.collectives.fence import PLACE, Places
+from ddpnb.recorder.files.boards import PLACE, Places
 from ddpnb.recording.holds import NEEDS_3_12
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason=NEEDS_3_12)
 
-from ddpnb.recorder.paths import parted  # noqa: E402
-from ddpnb.recorder.paths.parted import Partings, Place  # noqa: E402
+from ddpnb.recorder.holds import parted  # noqa: E402
+from ddpnb.recorder.holds.parted import Partings, Place  # noqa: E402
 
 
 class Calls:

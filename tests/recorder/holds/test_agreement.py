@@ -9,9 +9,9 @@ import torch
 
 from ddpnb.errors import UsageError
 from ddpnb.recorder.collectives import same
-from ddpnb.recorder.collectives.agreement import announced, differing, read, sentence
-from ddpnb.recorder.collectives.fence import Places
 from ddpnb.recorder.collectives.sameness import Sameness
+from ddpnb.recorder.files.boards import Places
+from ddpnb.recorder.holds.agreement import announced, differing, read, sentence
 
 EQUAL = [
     (1, 1),

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pytest
 from torch._C._distributed_c10d import FileStore, HashStore, PrefixStore
 
+from ddpnb.recorder.channel.main_wait import main_wait
+from ddpnb.recorder.collectives import store_waits
+from ddpnb.recorder.collectives.store_waits import StoreWaits, awaited
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.stacks import store_waits
-from ddpnb.recorder.stacks.main_wait import main_wait
-from ddpnb.recorder.stacks.store_waits import StoreWaits, awaited
 
 SOON = timedelta(seconds=20)
 

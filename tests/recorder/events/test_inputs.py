@@ -9,7 +9,7 @@ from collections import OrderedDict, UserDict
 import pytest
 import torch
 
-from ddpnb.recorder.models.inputs import describe, finite, structure
+from ddpnb.recorder.events.inputs import describe, finite, structure
 
 
 def text(*inputs, **kwargs):

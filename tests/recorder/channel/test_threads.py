@@ -8,10 +8,10 @@ import threading
 
 import torch
 
+from ddpnb.recorder.channel import threads
 from ddpnb.recorder.holds.release import Release
 from ddpnb.recorder.process import process_state, script
 from ddpnb.recorder.stacks import locals as frame_locals
-from ddpnb.recorder.stacks import threads
 from ddpnb.recorder.stacks.user_frames import frames_of
 
 

@@ -31,9 +31,8 @@ from ddpnb.recorder.events.hooks import Hooks
 from ddpnb.recorder.events.steps import Steps
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.holds.release import raises_releases
-from ddpnb.recorder.process.process_state import open_missing
-from ddpnb.recorder.process.rpc import start_of
 from ddpnb.recording.calls import Group
+from ddpnb.recording.descriptors import open_missing
 from ddpnb.recording.events.models import ModelWrapped
 from ddpnb.recording.events.startup import (
     DestroyProcessGroup,
@@ -49,6 +48,7 @@ from ddpnb.recording.events.startup import (
 )
 from ddpnb.recording.faults import PRETENDED_VERSION
 from ddpnb.recording.protocol import BACKEND, DEVICE, ENVIRONMENT
+from ddpnb.recording.rpc import start_of
 
 raises_releases(__name__)
 

@@ -8,7 +8,7 @@ from types import CodeType
 
 import pytest
 
-from ddpnb.recorder.paths.path_codes import described
+from ddpnb.recorder.stacks.path_codes import described
 from ddpnb.recording.path import Code
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 12), reason="no decisions are recorded in Python 3.11")

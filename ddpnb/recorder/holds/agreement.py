@@ -1,6 +1,6 @@
 """Values that are to be the same on all ranks: each announces its own, and of two that differ the later rank sees it.
 
-They go through a file that the members of a group share (``fence.Places``), as digest and text: nothing is communicated, and a
+They go through a file that the members of a group share (``boards.Places``), as digest and text: nothing is communicated, and a
 rank waits for nobody. Ranks on other hosts are not compared.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ddpnb.errors import UsageError
-from ddpnb.recorder.collectives.fence import PLACE
-from ddpnb.recorder.models import digests
+from ddpnb.recorder.files.boards import PLACE
+from ddpnb.recorder.stacks import digests
 from ddpnb.recorder.stacks.values import describe
 from ddpnb.recording import phrases
 from ddpnb.recording.names import one_line
 
 if TYPE_CHECKING:
-    from ddpnb.recorder.collectives.fence import Places
+    from ddpnb.recorder.files.boards import Places
 
 _DIGEST = 8  # bytes
 _TEXT = 80  # characters of a value that are shown

@@ -14,8 +14,8 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from ddpnb.recorder.models import digests
-from ddpnb.recorder.models.digests import Digester, exact
+from ddpnb.recorder.stacks import digests
+from ddpnb.recorder.stacks.digests import Digester, exact
 from ddpnb.recording.replicas import TensorSpec
 from ddpnb.recording.samples import CHUNK_WORDS, first_of, unit_names, units_of
 

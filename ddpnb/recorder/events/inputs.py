@@ -12,7 +12,7 @@ from zlib import crc32
 
 import torch
 
-from ddpnb.recorder.models.digests import exact
+from ddpnb.recorder.stacks.digests import exact
 
 _TENSORS, _DEPTH, _NODES = 16, 4, 200
 _BYTES = 32 << 10  # of each tensor that are digested

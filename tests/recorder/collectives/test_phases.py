@@ -12,8 +12,8 @@ from torch.distributed import rpc
 from torch.distributed.device_mesh import DeviceMesh
 
 from ddpnb.recorder.collectives.door import Door
+from ddpnb.recorder.collectives.phases import DEVICE, Phases, device
 from ddpnb.recorder.events.hooks import put_in_place
-from ddpnb.recorder.events.phases import DEVICE, Phases, device
 from ddpnb.recorder.events.torch_names import version
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recording.blackbox import BoxReader
@@ -26,7 +26,7 @@ from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.events.startup import StoreMade, StoreOpened
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.collectives.door import Door
-from ddpnb.recorder.events.phases import Phases
+from ddpnb.recorder.collectives.phases import Phases
 
 folder = tempfile.mkdtemp()
 box = BlackBox(os.path.join(folder, "rank0.box"), 0)

@@ -17,7 +17,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,16 +25,15 @@ from zlib import crc32
 
 from torch.distributed.algorithms.join import Join
 
-from ddpnb.recorder.collectives.fence import PLACE, Places
 from ddpnb.recorder.events.hooks import hide
-from ddpnb.recorder.paths.path_codes import EXIT, Graph, graph
+from ddpnb.recorder.files.boards import PLACE, Places
 from ddpnb.recorder.stacks.evaluation import sentence
+from ddpnb.recorder.stacks.path_codes import EXIT, Graph, graph
 from ddpnb.recorder.stacks.signal_handlers import of_handler
 from ddpnb.recorder.stacks.user_frames import file_of, frames_of, is_user_file
 from ddpnb.recording.events.runs import Caller
 
 if TYPE_CHECKING:
-    from ddpnb.recorder.collectives.groups import Groups, KnownGroup
     from ddpnb.recorder.files.blackbox import BlackBox
 
 _MONITORING: Any = getattr(sys, "monitoring", None)  # Python 3.12 and later
@@ -320,11 +319,11 @@ class Partings:
 
     Args:
         box: silent in a forked child.
-        groups: makes the files that members share.
+        shared: the file in which the members of a group share their places; None: there is nothing to compare.
     """
 
-    def __init__(self, box: BlackBox, groups: Groups) -> None:
-        self._silent, self._groups = box.silent, groups
+    def __init__(self, box: BlackBox, shared: Callable[[Any], Places | None]) -> None:
+        self._silent, self._shared = box.silent, shared
         self._tool = -1
         self._armed = 0  # how often it was switched on; its negative while it is off
         self._number = 0  # of the next snapshot
@@ -475,7 +474,7 @@ class Partings:
 
     # -- at a call
 
-    def look(self, operation: str, group: KnownGroup, seq: int, frame: FrameType | None) -> list[Parted]:
+    def look(self, operation: str, group: Any, seq: int, frame: FrameType | None) -> list[Parted]:
         """Announce where call ``seq`` of a group is made; returns who is elsewhere, since here.
 
         Args:
@@ -490,7 +489,7 @@ class Partings:
             self._failed(error)
             return []
 
-    def _look(self, operation: str, group: KnownGroup, seq: int, frame: FrameType | None) -> list[Parted]:
+    def _look(self, operation: str, group: Any, seq: int, frame: FrameType | None) -> list[Parted]:
         of_group = self._of_group(group)
         place = self._place(operation, of_group, frame) if of_group is not None else None
         if of_group is None or place is None:
@@ -542,10 +541,10 @@ class Partings:
                     return number
         return 0
 
-    def _of_group(self, group: KnownGroup) -> _OfGroup | None:
+    def _of_group(self, group: Any) -> _OfGroup | None:
         if group.places is None:
             try:
-                shared = self._groups.shared_places(group)
+                shared = self._shared(group)
             except OSError as error:
                 self.trouble = f"no room to compare where ranks are: {error.strerror}"
                 return None
