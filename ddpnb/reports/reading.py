@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -118,7 +119,7 @@ def _limit(paths: Sequence[str | os.PathLike[str]], files: Sequence[ReportFile])
         + max(0, size - _LARGE) / _BYTES_A_SECOND
         + sum(file.plain for file in files) * _A_FILE_S
     )
-    asked = time.monotonic()
+    asked = -math.inf
 
     def check() -> None:
         nonlocal asked  # the time of a thread is slow to ask for

@@ -70,7 +70,7 @@ def test_another_port_repaired_while_the_others_wait(world):
     deadline = time.monotonic() + 240
     while startup.busy() != [0, 2] and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert startup.busy() == [0, 2] and "it is at 127.0.0.1" in startup.sentences()[0]
+    assert startup.busy() == [0, 2] and "rank 2 is at 127.0.0.1" in startup.sentences()[0]
     assert any(note.startswith("the ranks differ in address") for note in startup.notes())
     assert not world.release().left
     assert "Released" in startup.state.at(2, "store").error

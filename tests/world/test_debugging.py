@@ -183,7 +183,7 @@ class Asked:
 
 def test_a_rank_without_debugpy_says_what_to_install(monkeypatch):
     asked = Asked()
-    ide.Ide(None, Gate(None), asked)
+    ide.Ide(None, Gate(None), asked.serve)
     monkeypatch.setattr(ide, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"debugpy is not installed for .*: pip install debugpy"):
         asked.handlers[verbs.Debugpy](verbs.Debugpy())

@@ -28,7 +28,7 @@ def kept(monkeypatch):
 
 @pytest.fixture
 def monitor(tmp_path):
-    outside = SimpleNamespace(source=None, queued=None)
+    outside = SimpleNamespace(source=None, queued=None, here=False)
     failed = RunMonitor(
         SimpleNamespace(check_owner=lambda: None, outside=lambda: outside), str(tmp_path), 1, str(tmp_path), [0],
         {0: str(tmp_path / "ending.json")}, patience=1.0, logs_are_removed=True,

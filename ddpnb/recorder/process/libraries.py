@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from ddpnb.recorder.process.kernel_environment import VARIABLES
+
 #: accelerate keeps what it knows of the process group in dictionaries of these classes
 _ACCELERATE = ("PartialState", "AcceleratorState", "GradientState")
 _TQDM = ("tqdm.auto", "tqdm.autonotebook")
@@ -23,6 +25,7 @@ def begin(*, fresh: bool) -> None:
     _forget_the_kernel()
     if fresh:
         _forget_groups()
+        _forget_inline_figures()
 
 
 def _forget_the_kernel() -> None:
@@ -33,6 +36,17 @@ def _forget_the_kernel() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(_LIGHTNING) and _INTERACTIVE in getattr(module, "__dict__", ()):
             setattr(module, _INTERACTIVE, False)
+
+
+def _forget_inline_figures() -> None:
+    """Let a script choose its backend as in a terminal, where ``%px`` or a cell imported matplotlib with that of a notebook."""
+    matplotlib, pyplot = sys.modules.get("matplotlib"), sys.modules.get("matplotlib.pyplot")
+    chosen, default = getattr(matplotlib, "rcParams", None), getattr(matplotlib, "rcParamsDefault", None)
+    # By dict: to read or set this one in another way chooses a backend.
+    if chosen is not None and default is not None and dict.get(chosen, "backend") == VARIABLES["MPLBACKEND"]:
+        dict.update(chosen, {name: dict.get(default, name) for name in ("backend", "interactive")})
+        if pyplot is not None:
+            pyplot.__dict__["_backend_mod"] = None
 
 
 def _forget_groups() -> None:
