@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
@@ -233,8 +234,8 @@ def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     check_access(page)
     picture(page, "dashboard-of-life")
     page.keyboard.press("Control+s")
-    content = ""
-    while "DDP301" not in content:
+    content, deadline = "", time.monotonic() + 60  # before JupyterLab saves by itself
+    while "DDP301" not in content and time.monotonic() < deadline:
         page.wait_for_timeout(300)
         content = (lab.work / name).read_text()
     first = json.loads(content)["cells"][0]["outputs"]

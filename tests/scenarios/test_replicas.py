@@ -170,7 +170,7 @@ def test_a_failing_hook_detaches_itself_and_says_so_once(world):
         assert "ZeroDivisionError" in run.log(1)
         assert run.log(2) == run.log(3) == "" and "hook" not in run.log(0)
         taken = [len([s for s in run.recording.ranks[r].samples if s.kind == "gradients"]) for r in range(4)]
-        assert taken == [8, 3, 8, 8]
+        assert taken[1] == 3 < min(taken[0], *taken[2:])  # a busy rank looks at fewer
     finally:
         world.restart([1])
 

@@ -4,7 +4,7 @@
  * Keep a notebook from taking keys for its own that are pressed here: one of them adds a cell, another cuts one.
  * A click on any text of a part puts the focus there, so that the next key is the dashboard's too.
  * JupyterLab and the classic notebook hear what bubbles up to them. Notebook 7 hears it before the widget does,
- * and asks what has the focus, not what is around that, whether it wants its keys for itself.
+ * and asks what has the focus, not what is around that, whether it wants its keys for itself. To save is for the whole page.
  */
 export function keepKeys(body) {
   body.tabIndex = -1;
@@ -12,8 +12,18 @@ export function keepKeys(body) {
     if (!body.contains(document.activeElement) && !document.querySelector("dialog[open]")) body.focus({ preventScroll: true });
   });
   body.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
-  body.addEventListener("keydown", (event) => event.stopPropagation());
+  body.addEventListener("keydown", (event) => (isForAll(event) ? letThrough(event.target) : event.stopPropagation()));
   body.addEventListener("keydown", (event) => pressed(body, event));
+}
+
+/** Whether a key saves the notebook: without one who takes it, the browser would save the page. */
+const isForAll = ({ key, ctrlKey, metaKey, altKey }) => (ctrlKey || metaKey) && !altKey && key.toLowerCase() === "s";
+
+/** Let JupyterLab hear the key that is pressed here. */
+function letThrough(element) {
+  if (!element.dataset.lmSuppressShortcuts) return;
+  delete element.dataset.lmSuppressShortcuts;
+  setTimeout(() => (element.dataset.lmSuppressShortcuts = "true"));
 }
 
 const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])";
