@@ -75,6 +75,7 @@ def bisect(request, cli, monkeypatch):
     return lambda *args, cwd: cli("bisect", *args, cwd=cwd)
 
 
+@pytest.mark.full
 @on_real_ranks
 def test_the_flags_of_a_script_are_narrowed_down(tmp_path, bisect, cli):
     write(tmp_path)
@@ -129,6 +130,7 @@ def test_a_range_with_a_value_that_the_script_refuses(tmp_path, bisect):
     assert (result["kind"], result["first_bad"], result["last_good"], result["minimal"]) == ("range", 3, 2, [])
 
 
+@pytest.mark.full
 @on_real_ranks
 def test_commits(tmp_path, bisect):
     def git(*args):
@@ -195,6 +197,7 @@ def test_a_ladder(tmp_path, bisect):
     assert "rung 3, data workers: works" in done.stderr
 
 
+@pytest.mark.full
 @on_real_ranks
 def test_the_first_step_at_which_replicas_differ(tmp_path, bisect):
     given = (APART, "4", "6")

@@ -176,6 +176,7 @@ def test_nothing_but_the_standard_library_is_needed_to_read(project):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_counts_of_a_run(project, cli, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(project))

@@ -48,7 +48,7 @@ def test_fields_of_any_type(held):
         pass
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
 @given(DUMPS)
 def test_fields_of_any_type_as_calls(tmp_path_factory, held):
     path = tmp_path_factory.mktemp("fields") / "nccl_trace_rank_0"

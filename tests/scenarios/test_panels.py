@@ -438,6 +438,7 @@ work()
 """
 
 
+@pytest.mark.full
 def test_whatever_the_values_of_a_rank_are_its_panel_shows_them(desk, tmp_path):
     """Huge, deep, HTML, without data, or such that looking at them raises: bounded and escaped."""
     path, panel = tmp_path / "values.py", desk.dashboard.rank.widget
