@@ -233,11 +233,14 @@ def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     assert marked.evaluate("canvas => canvas.isConnected"), "the widget was not made again"
     check_access(page)
     picture(page, "dashboard-of-life")
+    card.get_by_text("DDP301").first.click()  # its part has had the focus, then a control within it
+    card.locator("a, button, summary").first.focus()
     page.keyboard.press("Control+s")
     content, deadline = "", time.monotonic() + 60  # before JupyterLab saves by itself
     while "DDP301" not in content and time.monotonic() < deadline:
         page.wait_for_timeout(300)
         content = (lab.work / name).read_text()
+    assert "DDP301" in content
     first = json.loads(content)["cells"][0]["outputs"]
     assert [min(one["data"]) for one in first] == ["application/vnd.jupyter.widget-view+json", "text/html"]
     html = "".join(first[1]["data"]["text/html"])

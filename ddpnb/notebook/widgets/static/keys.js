@@ -12,18 +12,19 @@ export function keepKeys(body) {
     if (!body.contains(document.activeElement) && !document.querySelector("dialog[open]")) body.focus({ preventScroll: true });
   });
   body.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
-  body.addEventListener("keydown", (event) => (isForAll(event) ? letThrough(event.target) : event.stopPropagation()));
+  body.addEventListener("keydown", (event) => (isForAll(event) ? letThrough(event.target, body) : event.stopPropagation()));
   body.addEventListener("keydown", (event) => pressed(body, event));
 }
 
 /** Whether a key saves the notebook: without one who takes it, the browser would save the page. */
 const isForAll = ({ key, ctrlKey, metaKey, altKey }) => (ctrlKey || metaKey) && !altKey && key.toLowerCase() === "s";
 
-/** Let JupyterLab hear the key that is pressed here. */
-function letThrough(element) {
-  if (!element.dataset.lmSuppressShortcuts) return;
-  delete element.dataset.lmSuppressShortcuts;
-  setTimeout(() => (element.dataset.lmSuppressShortcuts = "true"));
+/** Let JupyterLab hear the key that is pressed here: it asks the element and all that are around it. */
+function letThrough(element, body) {
+  const asked = [];
+  for (let one = element; one && body.contains(one); one = one.parentElement) if (one.dataset.lmSuppressShortcuts) asked.push(one);
+  for (const one of asked) delete one.dataset.lmSuppressShortcuts;
+  setTimeout(() => asked.forEach((one) => (one.dataset.lmSuppressShortcuts = "true")));
 }
 
 const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])";
