@@ -36,7 +36,7 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!ddpnb\b).*"),
     (
         r"py:class",
-        r"ddpnb\.(studies\.bisection\.search\.Rate|recorder\.components\._Function|studies\.reenactment\.agreement\.Agreement"
+        r"ddpnb\.(studies\.bisection\.search\.Rate|recorder\.process\.components\._Function|studies\.reenactment\.agreement\.Agreement"
         r"|recording\.verbs\.Evaluated|recording\.calls\.Site)",
     ),
 ]
