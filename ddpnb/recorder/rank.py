@@ -16,6 +16,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from ddpnb.recorder.channel.socket_channel import SocketChannel
 from ddpnb.recorder.collectives import group_users
 from ddpnb.recorder.collectives.phases import end_groups
 from ddpnb.recorder.events import checkpoints
@@ -244,17 +245,17 @@ def start() -> Rank:
     global current
     if current is None:
         current = Rank(os.environ[FOLDER], int(os.environ["RANK"]))
+        SocketChannel(current.folder, current.rank, current.control.answer)
     return current
 
 
 def attach() -> None:
-    """Called in the engine's kernel once it exists: from now on the control channel answers."""
+    """Called in the engine's kernel once it exists: from now on cells and ``%px`` can run."""
     from IPython.core.getipython import get_ipython
 
     shell: Any = get_ipython()
     rank = start()
     rank.control.namespace = shell.user_ns  # shared by %px and the cells of a run
-    rank.control.register(shell.kernel)
     rank.displays = Displays(shell)
     rank.modules.note_stack()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # ipyparallel's handler waits until the run is over

@@ -29,7 +29,6 @@ from collections.abc import Mapping
 
 from ddpnb.recording.files import make_folder, private
 
-REQUEST, REPLY = "ddpnb_request", "ddpnb_reply"  # on the engine's control channel
 FOLDER, PARENT, DEVICE = "DDPNB_FOLDER", "DDPNB_PARENT", "DDPNB_DEVICE"
 #: that a release sends to the main thread of a rank; a training uses no real-time signals
 RELEASE_SIGNAL = signal.SIGRTMAX - 3 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
@@ -53,7 +52,7 @@ ENVIRONMENT = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_", "OMP_", "MKL_", "CUDA_", "TORCH_",
     "PYTORCH_", "NCCL_", "GLOO_", "KMP_", "HSA_", "ROCR_", "HIP_",
 )  # fmt: skip
-LONGEST_REQUEST, LONGEST_ANSWER = 4 << 20, 64 << 20  # bytes on a control channel that is a socket
+LONGEST_REQUEST, LONGEST_ANSWER = 4 << 20, 64 << 20  # bytes on the control channel of a rank
 KEY_SIZE = 32  # bytes of the secret with which each request there begins
 _STARTS = 1000  # of process groups at one address
 _CLAIM = ".claim"

@@ -77,19 +77,6 @@ def test_an_engine_has_no_channel_for_a_debugger():
     assert "debugpy_stream" not in inspect.getsource(IPEngine), "it has one now"
 
 
-def test_the_kernels_control_handlers():
-    from ipykernel.kernelbase import Kernel
-
-    assert "control_handlers" in inspect.getsource(Kernel.__init__), (
-        "recorder/channel/control_channel.py registers its handler there"
-    )
-
-    streams = inspect.getsource(Kernel.process_control)
-    assert "sys.stdout.flush()" in streams, (
-        "recorder/channel/control_channel.py keeps ipykernel from the standard streams of scripts"
-    )
-
-
 def test_the_name_of_a_notebooks_cell():
     from IPython.core.compilerop import CachingCompiler
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.ranks.jobs.sockets import ask_each
+from ddpnb.ranks.sockets import ask_each
 from ddpnb.recording.protocol import KEY_SIZE, key_file
 
 _HEAD = """

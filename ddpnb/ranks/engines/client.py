@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import ipyparallel
@@ -18,7 +17,6 @@ from ipyparallel import serialize
 from ipyparallel.client.client import unpack_message
 
 from ddpnb.ranks.rank_processes import Answer
-from ddpnb.recording.protocol import REQUEST
 
 _PUBLISHED = "data_message"  # pickled too, and nobody here wants it
 
@@ -43,28 +41,6 @@ class Client(ipyparallel.Client):
             return Reply(self[engine].apply_async(*map(_pickled, (function, *args))))
         finally:
             self._calling.own = False
-
-    def control(self, requests: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-        """Send each engine its request on the control channel; returns the answers that came in time."""
-        pending: dict[int, Any] = {
-            engine: self._send_control_request([engine], REQUEST, dict(request), False)
-            for engine, request in requests.items()
-        }
-        deadline = time.monotonic() + timeout
-        answers: dict[int, dict[str, Any]] = {}
-        while pending:
-            for engine, future in list(pending.items()):
-                if future.done():
-                    del pending[engine]
-                    if future.exception() is None:
-                        replies = future.result()
-                        reply = replies[0] if isinstance(replies, list) else replies
-                        answers[engine] = dict(reply.get("content", {}))
-            if pending:
-                if time.monotonic() > deadline:
-                    break
-                time.sleep(0.001)
-        return answers
 
     def send_apply_request(self, *args: Any, message_future_hook: Any = None, **more: Any) -> Any:
         own = getattr(self._calling, "own", False)

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from ddpnb.errors import LaunchError, WorldError
-from ddpnb.ranks import descendants
+from ddpnb.ranks import descendants, sockets
 from ddpnb.ranks.engines.client import Client, Reply
 from ddpnb.ranks.engines.cluster import START_S, EngineCluster, common
 from ddpnb.ranks.engines.replying import identity, in_json
@@ -215,11 +215,10 @@ class Engines(OwnedRanks):
     # -- requests
 
     def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
-        if self.client is None or self.connection == "lost":
-            return {}
-        engines = {self.engine_id(rank): rank for rank in messages if rank in self._ids}
-        answers = self.client.control({engine: messages[rank] for engine, rank in engines.items()}, timeout)
-        return {rank: answers[engine] for engine, rank in engines.items() if engine in answers}
+        self.check_owner()
+        asked = {rank: message for rank, message in messages.items() if rank in self._ids}
+        folder = next((self._environments[rank][FOLDER] for rank in asked), "")
+        return sockets.ask_each(folder, asked, timeout) if asked else {}
 
     def call(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
         return self.begin(rank, in_json, function, *args)

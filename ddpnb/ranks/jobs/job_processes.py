@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddpnb.ranks.jobs import sockets
+from ddpnb.ranks import sockets
 from ddpnb.ranks.jobs.exits import Exits, exit_status
 from ddpnb.ranks.process_samples import GONE, STOPPED, command_of, kernel_status
 from ddpnb.ranks.rank_processes import RankView

@@ -20,7 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from ddpnb.ranks import connections, gpus, process_samples, py_spy, source_text
+from ddpnb.ranks import connections, gpus, process_samples, py_spy, sockets, source_text
 from ddpnb.ranks.process_samples import Sampler
 from ddpnb.ranks.remote.exchange import Launcher
 from ddpnb.recorder.process import parent_death
@@ -53,6 +53,7 @@ class Agent(ABC):
         self._answers: dict[int, Future[Any]] = {}
         self._alone = False
         self._verbs: dict[str, Callable[..., Any]] = {
+            "ask": self._ask,
             "stacks": py_spy.plain_stacks,
             "children": _children,
             "connections": connections.of,
@@ -98,6 +99,19 @@ class Agent(ABC):
 
     def _answer(self, verb: str, given: list[Any]) -> Any:
         return self._verbs[verb](*given)
+
+    def _ask(self, start: str, requests: Mapping[str, Any], seconds: float) -> dict[int, dict[str, Any]]:
+        """Ask ranks that are here; the answers that came in time."""
+        folder = self._sockets(start)
+        return sockets.ask_each(folder, {int(rank): request for rank, request in requests.items()}, seconds)
+
+    @abstractmethod
+    def _sockets(self, start: str) -> str:
+        """The folder with the sockets of the ranks of this start of a process group; a World has but one.
+
+        Raises:
+            ValueError: this is no start.
+        """
 
     @abstractmethod
     def _processes(self) -> Iterable[RankProcess]:

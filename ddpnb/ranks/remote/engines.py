@@ -20,11 +20,12 @@ from ddpnb.ranks.environment import Port, working_directory
 from ddpnb.ranks.exit_reasons import in_words
 from ddpnb.ranks.outside import Outside
 from ddpnb.ranks.process_samples import GONE, ProcessSample
+from ddpnb.ranks.remote.asking import ask_hosts
 from ddpnb.ranks.remote.hosts import Hosts
 from ddpnb.ranks.remote.link import LATE_S, SILENT_S, STILL_RUNS, Link
 from ddpnb.ranks.remote.outside import OutsideOnHosts
 from ddpnb.ranks.remote.world_agents import WorldAgents
-from ddpnb.recording import phrases, verbs
+from ddpnb.recording import phrases
 from ddpnb.recording.files import private
 from ddpnb.recording.protocol import CLOCK
 
@@ -99,15 +100,8 @@ class RemoteEngines(Engines):
         self._cluster.start_controller(timeout)
         self._connect((), deadline)
         connection, folders = self._cluster.engine_connection(), (memory, self._folder)
-        self._agents = WorldAgents(self._hosts, folders, connection, self._tell_clock)
+        self._agents = WorldAgents(self._hosts, folders, connection)
         self._agents.start([host.name for host in self._hosts.all], deadline)
-
-    def _tell_clock(self, ranks: Sequence[int], ahead_ns: int) -> list[int]:
-        engines = {rank: self._ids[rank] for rank in ranks if rank in self._ids}
-        if engines and self.client is not None:
-            message = verbs.message(verbs.Clock(ahead_ns=ahead_ns))
-            self.client.control(dict.fromkeys(engines.values(), message), 0)
-        return list(engines)
 
     @property
     def links(self) -> dict[str, Link]:
@@ -209,16 +203,14 @@ class RemoteEngines(Engines):
     # -- requests
 
     def exchange(self, messages: Mapping[int, Mapping[str, Any]], timeout: float) -> dict[int, dict[str, Any]]:
+        self.check_owner()
         silent = self.silent_hosts()
-        asked = {
-            rank: one for rank, one in messages.items() if self.hosts[rank] not in silent and rank not in self._lost
-        }
-        answers = super().exchange(asked, timeout)
-        # What is read of their files is not older than the answers; and where a rank did not answer, whether its host does.
-        deadline = time.monotonic() + LATE_S
-        for host in {self.hosts[rank] for rank in asked}:
-            self.links[host].look_anew(deadline - time.monotonic())
-        return answers
+        asked: dict[str, dict[int, Mapping[str, Any]]] = {}
+        for rank in (rank for rank in messages if rank in self._ids and rank not in self._lost):
+            if self.hosts[rank] not in silent:
+                asked.setdefault(self.hosts[rank], {})[rank] = messages[rank]
+        answers = ask_hosts(self.links, "", asked, timeout)
+        return {rank: answers[rank] for rank in messages if rank in answers}
 
     def begin(self, rank: int, function: Callable[..., Any], *args: Any) -> Reply:
         return _LookedReply(super().begin(rank, function, *args), self._link(rank))

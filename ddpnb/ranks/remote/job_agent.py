@@ -9,12 +9,11 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from ddpnb.ranks import descendants
-from ddpnb.ranks.jobs import sockets
 from ddpnb.ranks.jobs.job_processes import JobProcesses, ended
 from ddpnb.ranks.jobs.kept_connections import KeptConnections
 from ddpnb.ranks.locked_folder import LockedFolder
@@ -81,7 +80,7 @@ class JobAgent(Agent):
     def __init__(self, folder: str, job: str) -> None:
         super().__init__()
         self._folder, self._job = LockedFolder.at(folder), job
-        self._verbs |= {"ask": self._ask, "forget": self.remove, "end": self._end}
+        self._verbs |= {"forget": self.remove, "end": self._end}
         self._kept = KeptConnections(folder)
         self._starts: dict[str, _Start] = {}
         self._removed = False  # the files of the ranks: their endings are known
@@ -104,12 +103,10 @@ class JobAgent(Agent):
         starts = {} if self._removed else self._starts
         return {"starts": {}, "folders": {name: one.files.changes(arrived=arrived) for name, one in starts.items()}}
 
-    def _ask(self, start: str, requests: Mapping[str, Any], seconds: float) -> dict[int, dict[str, Any]]:
-        """Ask the ranks of a start."""
+    def _sockets(self, start: str) -> str:
         if not of_start(start):
             raise ValueError(f"no start of a process group: {start!r:.60}")
-        folder = os.path.join(self._folder.path, start)
-        return sockets.ask_each(folder, {int(rank): request for rank, request in requests.items()}, seconds)
+        return os.path.join(self._folder.path, start)
 
     # -- end
 

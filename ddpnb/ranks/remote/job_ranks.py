@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Protocol
 
 from ddpnb.errors import WorldError
 from ddpnb.ranks.jobs.job_processes import JobProcesses, ended
 from ddpnb.ranks.outside import Outside
 from ddpnb.ranks.process_samples import GONE, STOPPED
+from ddpnb.ranks.remote.asking import ask_hosts
 from ddpnb.ranks.remote.link import LATE_S, SILENT_S, Link
 from ddpnb.ranks.remote.messages import way_to
 from ddpnb.ranks.remote.outside import OutsideOnHosts
 from ddpnb.recording import phrases
 from ddpnb.recording.ending import UNKNOWN_SIGNAL
-
-_MORE_S = 1.0  # for an answer of ranks to come back from their host
 
 
 class OtherHosts(Protocol):
@@ -134,23 +133,10 @@ class JobOnHosts(JobProcesses):
         for rank, message in messages.items():
             by_host.setdefault(self.host_of(rank), {})[rank] = message
         here = by_host.pop("", {})
-        asked = {name: mine for name, mine in by_host.items() if not self._is_late(name)}
-        if not asked:
-            return super().exchange(here, timeout) if here else {}
-        with ThreadPoolExecutor(len(asked)) as pool:
-            pending = [pool.submit(self._ask_host, name, mine, timeout) for name, mine in asked.items()]
-            answers = super().exchange(here, timeout) if here else {}
-            for one in pending:
-                answers |= one.result()
+        asked = {host: mine for host, mine in by_host.items() if not self._is_late(host)}
+        ask_here = partial(super().exchange, here, timeout)
+        answers = ask_hosts(self.links, self._start, asked, timeout, ask_here)
         return {rank: answers[rank] for rank in messages if rank in answers}
-
-    def _ask_host(self, name: str, messages: Mapping[int, Any], timeout: float) -> dict[int, dict[str, Any]]:
-        try:
-            told = self.links[name].request("ask", self._start, messages, timeout, timeout=timeout + _MORE_S)
-        except WorldError:
-            return {}
-        self.links[name].look_anew(LATE_S)  # what is read of their files is not older than the answers
-        return {int(rank): answer for rank, answer in told.items() if isinstance(answer, dict)}
 
 
 def attached(folder: str) -> JobProcesses:

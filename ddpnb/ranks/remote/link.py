@@ -187,6 +187,10 @@ class Link:
             asked.cancel()
         raise _no_answer(self.host)
 
+    def post(self, verb: str, *given: Any) -> Future[dict[str, Any]]:
+        """The same once, without waiting for the answer: see ``send``."""
+        return self._send({"kind": "request", "number": next(self._numbers), "verb": verb, "given": given})
+
     @property
     def closed(self) -> bool:
         return self._stopping.is_set()

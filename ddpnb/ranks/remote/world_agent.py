@@ -109,6 +109,9 @@ class WorldAgent(Agent):
 
     # -- requests
 
+    def _sockets(self, start: str) -> str:  # noqa: ARG002
+        return self._memory
+
     def start(
         self, rank: int, environment: dict[str, str], defaults: dict[str, str], directory: str, count: int
     ) -> int:

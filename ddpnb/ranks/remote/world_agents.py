@@ -8,7 +8,8 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from ddpnb.ranks.exit_reasons import in_words
 from ddpnb.ranks.remote.agents import Agents
 from ddpnb.ranks.remote.link import LATE_S, Link
 from ddpnb.ranks.remote.mirror import Mirror
+from ddpnb.recording import verbs
 from ddpnb.recording.files import private
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _ASK_S = 2.0  # between two questions after the agent of a host that is silent
 _WAIT_S = 1.0  # for an answer
+_AGAIN_S = 3.0  # for one that is lost
 
 
 class WorldAgents(Agents):
@@ -33,8 +36,6 @@ class WorldAgents(Agents):
         hosts: where they run.
         folders: of the world: in memory, for output.
         connection: what an engine needs to connect to its controller.
-        tell_clock: tells ranks what they add from now on to the clock of their host; returns those that it reaches. Nobody
-            waits for the answers.
 
     Raises:
         WorldError: connections cannot be encrypted or accepted on this machine.
@@ -48,13 +49,13 @@ class WorldAgents(Agents):
         hosts: Hosts,
         folders: Sequence[str],
         connection: Mapping[str, Any],
-        tell_clock: Callable[[Sequence[int], int], Sequence[int]],
     ) -> None:
         super().__init__(hosts.address)
         self._hosts = hosts
         self._folders = folders
         self._connection = connection
-        self._tell_clock = tell_clock
+        # host -> when its ranks were asked to correct their clocks, and their answers
+        self._correcting: dict[str, tuple[float, Future[dict[str, Any]]]] = {}
         self._pids: dict[str, int] = {}
         self._lock = threading.Lock()  # of what follows: several threads watch
         # host -> when the user's engine there was asked after the agent, and its answer
@@ -97,12 +98,17 @@ class WorldAgents(Agents):
         return Link(name, send, mirror, self._correct_clocks, partial(self._ask_after, name))
 
     def _correct_clocks(self, link: Link) -> None:
-        """Send ranks the difference of the clocks if it has changed."""
-        ahead = link.clock.ahead_ns
+        """Send ranks the difference of the clocks if it has changed. Nobody waits for the answer."""
+        ahead, now = link.clock.ahead_ns, time.monotonic()
         late = [rank for rank, known in list(link.clocks.items()) if known != ahead]
-        if late:
-            with contextlib.suppress(Exception):  # the client is closed
-                link.clocks |= dict.fromkeys(self._tell_clock(late, ahead), ahead)
+        at, answer = self._correcting.get(link.host, (0.0, None))
+        if not late or (answer is not None and not answer.done() and now - at < _AGAIN_S):
+            return
+        request = verbs.message(verbs.Clock(ahead_ns=ahead))
+        with contextlib.suppress(RuntimeError):  # there will be no answers any more
+            answer = link.post("ask", "", dict.fromkeys(late, request), _WAIT_S)
+            self._correcting[link.host] = now, answer
+            answer.add_done_callback(partial(_corrected, link, ahead))
 
     def late(self) -> list[str]:
         """The hosts that are silent while their agents run, as far as is known."""
@@ -138,3 +144,10 @@ class WorldAgents(Agents):
             except Exception:  # the user's Client is closed, or their engine is another one
                 answer = None
             self._asked[host] = at, answer
+
+
+def _corrected(link: Link, ahead_ns: int, answer: Future[dict[str, Any]]) -> None:
+    """Note which ranks have corrected their clocks."""
+    answers = None if answer.cancelled() else answer.result().get("content")
+    if isinstance(answers, dict):
+        link.clocks |= {int(rank): ahead_ns for rank in answers}

@@ -1,13 +1,8 @@
-"""Answers requests on the control channel of the engine while the main thread hangs.
-
-ipykernel serves the control channel from a thread of its own, so a rank that is blocked in a
-collective still answers here, within milliseconds.
-"""
+"""What a rank answers to the requests that reach its socket (``socket_channel``), while its main thread hangs."""
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +10,6 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.recorder.channel import threads
 from ddpnb.recorder.channel.completion import completions
-from ddpnb.recorder.channel.encoding import encodable
 from ddpnb.recorder.channel.main_wait import MACHINE, main_wait
 from ddpnb.recorder.collectives import unseen
 from ddpnb.recorder.collectives.door import Door
@@ -30,23 +24,8 @@ from ddpnb.recorder.stacks.evaluation import evaluate, sentence
 from ddpnb.recording import verbs
 from ddpnb.recording.faults import Fault
 from ddpnb.recording.holds import Hold
-from ddpnb.recording.protocol import REPLY, REQUEST, VALUES
+from ddpnb.recording.protocol import VALUES
 from ddpnb.recording.verbs import A, Done, Request
-
-
-class _OwnStreams:
-    """What ipykernel takes for ``sys``: the kernel's own standard streams, whatever a script makes of ``sys.stdout``.
-
-    ipykernel flushes both after every message, on the control channel's thread as well. A stream that the
-    script has closed would raise there, and one of its own make may wait for a lock that a rank which hangs holds.
-    """
-
-    def __init__(self) -> None:
-        self.stdout, self.stderr = sys.stdout, sys.stderr
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys, name)
-
 
 _READ_S = 50.0  # for a comparison of models on a device
 
@@ -220,17 +199,3 @@ class ControlChannel:
     def _traces(self, _asked: verbs.Traces) -> verbs.Traced:
         traced = dict(self._replicas.tracing.traced)
         return verbs.Traced(models={str(number): verbs.Model(**row) for number, row in traced.items()})
-
-    def register(self, kernel: Any) -> None:
-        """Answer on the control channel of this IPython kernel."""
-
-        async def handle(stream: Any, ident: Any, parent: dict[str, Any]) -> None:
-            reply = self.answer(parent.get("content", {}))
-            try:
-                kernel.session.send(stream, REPLY, content=encodable(reply), parent=parent, ident=ident)
-            except Exception as error:
-                content = verbs.reply(Done(error=f"the answer could not be sent: {type(error).__name__}"))
-                kernel.session.send(stream, REPLY, content=content, parent=parent, ident=ident)
-
-        kernel.control_handlers[REQUEST] = handle
-        vars(sys.modules["ipykernel.kernelbase"])["sys"] = _OwnStreams()

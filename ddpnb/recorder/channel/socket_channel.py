@@ -1,4 +1,4 @@
-"""The control channel of a rank that is no engine: a Unix socket in the folder of its job.
+"""The control channel of a rank: a Unix socket in the folder of its World or job.
 
 Each request is a connection of its own: the secret of this rank, which lies beside the socket, the length (4 bytes,
 little-endian), and JSON; the answer is a length and JSON. Only the user of this process and root are answered, and

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
+import json
 import math
-import sys
 from collections import OrderedDict
 from types import SimpleNamespace
 
-import ipykernel.kernelbase
 import pytest
-from jupyter_client.session import Session
 
-from ddpnb.recorder.channel import control_channel
 from ddpnb.recorder.channel.control_channel import ControlChannel
 from ddpnb.recorder.channel.encoding import encodable
 from ddpnb.recorder.collectives.in_flight import Flight
@@ -32,28 +28,14 @@ def channel():
 
 
 @pytest.fixture
-def answers(monkeypatch):
+def answers():
     """What the launcher gets for an answer of the rank."""
-    monkeypatch.setattr(ipykernel.kernelbase, "sys", sys)  # register() replaces it
-    session = Session()
 
     def ask(verb):
-        sent = []
-
-        def send(_stream, _kind, content, **_):
-            sent.append(session.unpack(session.pack(content)))
-
         line = channel()
         line.serve(verbs.Evaluate, lambda _: verbs.Evaluated(value=verb()))
-        kernel = SimpleNamespace(control_handlers={}, session=SimpleNamespace(send=send))
-        line.register(kernel)
-        handling = kernel.control_handlers[control_channel.REQUEST](
-            None, None, {"content": verbs.message(verbs.Evaluate())}
-        )
-        with contextlib.suppress(StopIteration):  # it waits for nothing
-            handling.send(None)
-        (answer,) = sent
-        return verbs.answered(verbs.Evaluate(), answer)
+        reply = json.dumps(encodable(line.answer(verbs.message(verbs.Evaluate()))))
+        return verbs.answered(verbs.Evaluate(), json.loads(reply))
 
     return ask
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.ranks.jobs.sockets import ask_each
+from ddpnb.ranks.sockets import ask_each
 from ddpnb.recorder.channel.socket_channel import SocketChannel
 from ddpnb.recording.descriptors import as_socket
 from ddpnb.recording.protocol import KEY_SIZE, key_file

@@ -1,4 +1,4 @@
-"""Requests to ranks over the Unix sockets in the folder of their job."""
+"""Requests to the ranks of this host, over the Unix sockets in the folder of their World or job."""
 
 from __future__ import annotations
 
