@@ -60,7 +60,7 @@ def folders(tmp_path):
 @pytest.fixture
 def agents(folders, monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    started = WorldAgents(Here(), folders, {"registration": 1}, lambda _ranks, _ahead: [])
+    started = WorldAgents(Here(), folders, {"registration": 1})
     yield started
     started.close(end=True)
 
