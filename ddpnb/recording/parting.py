@@ -1,4 +1,4 @@
-"""Where the paths of ranks part: the decision, the way of each side, and what had been decided differently without harm."""
+"""Where the paths of ranks part: the decision, the way of each side, and what had been decided differently before they met again."""
 
 from __future__ import annotations
 

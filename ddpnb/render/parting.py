@@ -21,7 +21,7 @@ _FEW = 3  # partings that are written out in full
 _NOTEBOOK = 4  # lines of the source before and after, where there is room
 _NOWHERE = "The ranks do not part, as far as their paths are recorded."
 _CALL = re.compile(r"(\w{1,80})(?:\([^()]*\))?( #\d{1,18} of .{1,200}?)(?: at |\Z)")
-_HARMLESS = "Decided differently before, without harm:"
+_DIFFERED = "Decided differently before; that may be why:"
 
 
 class Partings(Shown, tuple[Parting, ...]):  # noqa: SLOT001 (it has notes)
@@ -129,5 +129,5 @@ def document(
     went = Items([*map(side, every), *(Paragraph(*said(value)) for value in values(parting))], marked=False)
     blocks: list[Block] = [head, *source, went]
     if before := harmless(parting):
-        blocks.append(Group((Paragraph(_HARMLESS), Items([Paragraph(*said(one)) for one in before]))))
+        blocks.append(Group((Paragraph(_DIFFERED), Items([Paragraph(*said(one)) for one in before]))))
     return Group(blocks, "parting")

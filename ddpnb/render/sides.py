@@ -224,7 +224,7 @@ def _by_rank(groups: Sequence[tuple[str, list[int]]], ranks: tuple[int, ...]) ->
 
 
 def harmless(parting: Parting) -> list[str]:
-    """What was decided differently before, without harm."""
+    """What was decided differently before, until the ranks met again."""
     more = len(parting.harmless) - _HARMLESS
     return [*map(_harmless, parting.harmless[:_HARMLESS]), *([f"and {more} more"] if more > 0 else [])]
 

@@ -14,7 +14,7 @@ from ddpnb.recording.parting import Harmless, Parting
 from ddpnb.recording.recording import RankRecord, Recording
 
 _MOST = 8  # ranks of a side that are compared
-_SHOWN = 2  # differences without harm
+_SHOWN = 2  # differences after which ranks met again
 
 _PRINTS = re.compile(
     r"(print|pprint|log|logs?\w*\.\w+|logging\.\w+|warnings\.warn|tqdm\.write|sys\.std(out|err)\.\w+)\("

@@ -29,7 +29,7 @@ Ranks part at a decision: train.py:8 in train, called from train.py:16 in main
     only here: all_reduce #15 of default_pg at train.py:11
   batch = [] on rank 2, [3, 4] on rank 0, [1] on rank 1 (now)
   step = 14 on ranks 0, 1 and 2 (now)
-  Decided differently before, without harm:
+  Decided differently before; that may be why:
     - train.py:3 `rank == 0` (rank 0: line 4; ranks 1-3: line 5)"""
 
 
@@ -62,7 +62,7 @@ def test_in_a_notebook():
     page = Reading(as_html.html(document(SKIPS)))
     rows = [attributes for tag, attributes in page.tags if tag == "tr"]
     assert [one.get("class") for one in rows] == [None, None, None, "parts", None, None]
-    for words in ("if not batch:", "Rank 2 went another way: line 9", "batch = [] on rank 2", "without harm"):
+    for words in ("if not batch:", "Rank 2 went another way: line 9", "batch = [] on rank 2", "that may be why"):
         assert words in page.text
     assert {("train.py#line=15"), ("train.py#line=2")} <= {one.get("href") for tag, one in page.tags if tag == "a"}
     assert "if not batch" in Partings([SKIPS])._repr_html_()

@@ -1,1 +1,1 @@
-"""The comparison of paths: where ranks part, which of them left the others, and what differed without harm."""
+"""The comparison of paths: where ranks part, which of them left the others, and what differed before they met again."""

@@ -30,7 +30,7 @@ _STEP = "optimizer step"
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What ranks did differently in a part of a run: where they parted in it, and without harm: what is no habit first, then the newest."""
+    """What ranks did differently in a part of a run: where they parted in it, and where they parted and met again: what is no habit first, then the newest."""
 
     parting: Parting | None = None
     harmless: tuple[Harmless, ...] = ()
