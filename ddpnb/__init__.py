@@ -10,7 +10,11 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ddpnb.recording import writers
+from ddpnb import own_names
+
+own_names.install()  # before the first of those modules
+
+from ddpnb.recording import writers  # noqa: E402
 
 if TYPE_CHECKING:
     from ddpnb.errors import (

@@ -49,6 +49,7 @@ class Recorder:
         self.phases = Phases(self.box, self.door)
         #: all that is watched outside of the door; each set of hooks falls alone when it fails
         self.replicas = Replicas(self.box, self.door, folder, rank)
+        self.phases.on_group.append(self.replicas.last_look)
         self.data = Data(self.box)
         self.path = PathRecorder(self.box, self.door, self.phases, self.data, folder, rank)
         failed_threads = FailedThreads(self.box)

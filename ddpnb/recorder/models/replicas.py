@@ -118,8 +118,21 @@ class Replicas(Hooks):
     def finish(self, name: str = "", place: dict[str, Any] | None = None) -> None:
         """The run is over: its last losses may have come from the device. ``name``: of one whose state another may share."""
         self.guarded(self._losses.poll)()
+        self.last_look()
         if name:
             self.guarded(self.models.end_of_run)(name, place or {})
+
+    def last_look(self, *_: Any) -> None:
+        """A group is made or destroyed, or the run is over: no step may follow, so the last one is looked at."""
+        self.guarded(self._look_last)()
+
+    def _look_last(self) -> None:
+        for ddp, watched in list(self._watched.items()):
+            whole = watched.stepped and watched.stepped == watched.versions()  # nothing has changed it since that step
+            if whole and not getattr(ddp, "_comm_hooks", None) and watched.is_readable():
+                held = watched.digester.digest(watched.parameters, watched.log2, watched.steps)
+                self._samples.write(watched, "updated", 0, b"", watched.log2, *held, site=watched.step_site)
+            watched.stepped = ()
 
     def begin(self, run: int) -> None:
         """Assign digests to this run from now on."""
@@ -250,6 +263,12 @@ class Replicas(Hooks):
         watched.reduced = watched.left = None
         turn = watched.turns["forward"] = watched.turns["forward"] + 1
         self.box.forward()
+        before = turn - 1
+        if before and not (
+            before & (before - 1) and before & (before + 1)
+        ):  # 1, 2, 3, 4, 7, 8, 15, 16, ...: as on all ranks
+            with Meter(watched.pace):
+                self._check_members(watched, ddp)  # does it still hold what was wrapped?
         watched.inputs = []
         if watched.forwards > _UNSTEPPED:  # no optimizer steps with it, or hardly ever
             watched.pace.looking, watched.pace.cost = not turn % _UNSTEPPED, 0.0
@@ -258,9 +277,6 @@ class Replicas(Hooks):
 
     def _look_forward(self, watched: Watched, ddp: Any, synced: bool, inputs: Any, kwargs: Any) -> None:
         with Meter(watched.pace):
-            before = watched.turns["forward"] - 1
-            if before and not (before & (before - 1) and before & (before + 1)):  # 1, 2, 3, 4, 7, 8, 15, 16, ...
-                self._check_members(watched, ddp)  # does it still hold what was wrapped?
             text, hash_, finite, watched.inputs = describe(inputs, kwargs)
             names = self._samples.name(("forward", text), lambda: {"names": _FORWARD, "inputs": text})
             values = pack("6d", ddp.require_backward_grad_sync, ddp.training, synced, hash_, finite, watched.forwards)
@@ -405,6 +421,7 @@ class Replicas(Hooks):
                 with Meter(watched.pace):
                     self._look_gradients(watched, optimizer)
             self._unsent = []
+            watched.averaged = watched.number < UNWRAPPED and watched.synced > 0
             watched.forwards = watched.synced = watched.backwards = 0
             watched.synchronises, watched.reduced, watched.left = False, None, None
             watched.arrived_finite = 1.0
@@ -435,7 +452,10 @@ class Replicas(Hooks):
             watched.pace.next_step(watched.steps)
             if looked or watched.pace.looking:  # what the next forward is compared with belongs to the look at it
                 with Meter(watched.pace):
-                    self._samples.digest(watched, "updated", watched.parameters, 0, b"")
+                    watched.step_site = self._samples.digest(watched, "updated", watched.parameters, 0, b"")
+                watched.stepped = ()
+            else:
+                watched.stepped = watched.versions() if watched.averaged else ()
             if looked:
                 watched.pace.looked(watched.steps, time.perf_counter(), len(self._watched))
 

@@ -106,9 +106,9 @@ class Samples:
         self._names.clear()
         self._sites.clear()
 
-    def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> None:
-        """Write a sample with the digests of these tensors, where they are to be had cheaply."""
-        self.write(watched, kind, names, values, *digests(watched, tensors))
+    def digest(self, watched: Watched, kind: str, tensors: Sequence[Any], names: int, values: bytes) -> int:
+        """Write a sample with the digests of these tensors, where they are to be had cheaply; returns the number of its line."""
+        return self.write(watched, kind, names, values, *digests(watched, tensors))
 
     def write(
         self,
@@ -119,9 +119,12 @@ class Samples:
         log2: int = 0,
         hashes: bytes = b"",
         norms: bytes = b"",
-    ) -> None:
-        turn = watched.turns[kind]
-        self._file.write(watched.number, kind, turn, watched.steps, self.site(), names, values, log2, hashes, norms)
+        site: int = 0,
+    ) -> int:
+        """Write a sample; returns the number of its line, ``site`` or the user's that led there."""
+        turn, site = watched.turns[kind], site or self.site()
+        self._file.write(watched.number, kind, turn, watched.steps, site, names, values, log2, hashes, norms)
+        return site
 
     def earlier(self, watched: Watched, end: EndOfRun) -> None:
         """Write what a model held when an earlier run ended."""

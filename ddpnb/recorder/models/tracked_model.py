@@ -72,6 +72,11 @@ class Watched:
         self.reduced: bytes | None = None
         self.left: bytes | None = None
         self.synchronises = False  # the backward after the last forward
+        self.averaged = False  # the gradients of the last step were
+        self.stepped: tuple[
+            int, ...
+        ] = ()  # versions after the last step, if it was of such gradients and is not looked at
+        self.step_site = 0  # of the last step that was looked at
         self.bypass_site = 0
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step
         self.inputs: list[Any] = []
@@ -97,6 +102,11 @@ class Watched:
     def ids(self) -> set[int]:
         """Those of its parameters. One that has gone has none: another object may have it by now."""
         return {id(parameter) for parameter in self.parameters if parameter is not None}
+
+    def versions(self) -> tuple[int, ...]:
+        """How often its first and its last parameter were changed so far; none where that is not counted."""
+        ends = [living(reference) for reference in (self._tensors[:1] + self._tensors[self._many - 1 : self._many])]
+        return tuple(one._version for one in ends if one is not None and not one.is_inference())
 
     def let_go(self, tensors: Iterable[Any]) -> list[Callable[[], None]]:
         """Hold no weak references to these tensors either; returns what takes them up again."""

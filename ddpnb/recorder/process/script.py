@@ -264,6 +264,7 @@ def cell(path: str, namespace: dict[str, Any], show: Callable[[Any], None] | Non
             source = file.read().decode()
         tree = ast.parse(source, path)
         last = last_expression(tree, source)
+        namespace.setdefault("__builtins__", builtins)  # exec() would put ours there
         with _working_directory_importable():
             exec(compile(tree, path, "exec", dont_inherit=True), namespace)
             if last is not None:

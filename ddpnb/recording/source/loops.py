@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from ddpnb.recording.calls import Site
 from ddpnb.recording.source.branches import FUNCTIONS, LOOPS, path_of, span
+from ddpnb.recording.source.expressions import last_name, shown
 
 Loop = ast.For | ast.AsyncFor | ast.While
 
@@ -26,6 +27,22 @@ def loop_around(source: str, line: int) -> tuple[int, int] | None:
     """First and last line of the innermost loop around ``line`` in its function."""
     loops = loops_of(source, line)
     return span(loops[0]) if loops else None
+
+
+def taken_from(source: str, line: int) -> tuple[int, str] | None:
+    """The loop in whose body ``line`` works on what the loop gives: its line, and the text of what it iterates over.
+
+    Not over numbers (``range``), and not where what is given is in order already (``sorted``).
+    """
+    loop = next((one for one in loops_of(source, line) if not isinstance(one, ast.While)), None)
+    statement = next((node for node, _ in reversed(path_of(source, line))), None)
+    if loop is None or not isinstance(statement, ast.stmt) or statement is loop:
+        return None
+    given = {one.id for one in ast.walk(loop.target) if isinstance(one, ast.Name)}
+    used = {one.id for one in ast.walk(statement) if isinstance(one, ast.Name)}
+    over = loop.iter
+    fixed = isinstance(over, ast.Call) and last_name(over.func) in ("range", "sorted", "reversed", "parameters")
+    return None if fixed or not given & used else (loop.lineno, shown(over))
 
 
 def every_iteration(sources: Mapping[str, str], path: Sequence[Site]) -> bool:

@@ -11,11 +11,12 @@ from ddpnb.recording.facts.digests import Difference
 from ddpnb.recording.facts.replicas import Replicas
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.replicas import Sample
 from ddpnb.recording.source.gradients import requiring
 from ddpnb.rules.divergence.builder import draft_of, either, few, how_far
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS
 from ddpnb.rules.divergence.synchronisation import never_synchronised
-from ddpnb.rules.rule import Draft, say, title
+from ddpnb.rules.rule import Draft, each, say, title
 
 GRAPH_CHANGED = FindingType("DDP415", "graph-changed")
 
@@ -49,6 +50,7 @@ def gradients_differ(own: Replicas, found: Difference) -> Draft:
     others = phrases.ranks(phrases.besides(samples, editors))
     changed = f"After the synchronisation they were changed on {phrases.ranks(editors)}; {others} did not do that."
     recorded = editors or all(s.as_reduced == 0.0 for s in samples.values())
+    clips = _limits(own, samples)
     return draft_of(
         SCALING_DIFFERS,
         either(
@@ -73,11 +75,25 @@ def gradients_differ(own: Replicas, found: Difference) -> Draft:
             *told,
             *([] if recorded else ["They were modified after synchronisation, or were not synchronised."]),
             *([changed] if editors else []),
+            *each(
+                clips,
+                lambda rank: (
+                    f"Rank {rank} clips to a norm of {clips[rank].max_norm:.6g}{phrases.at(clips[rank].site)}."
+                ),
+            ),
         ],
         "Scale and clip gradients by the same numbers on all ranks, after synchronisation.",
         tensors=found.tensors,
         sides=() if culprits else found.sides,
+        first=tuple((rank, clip.site) for rank, clip in clips.items()),
     )
+
+
+def _limits(own: Replicas, samples: Mapping[int, Sample]) -> dict[int, Sample]:
+    """What ``clip_grad_norm_`` was given in this step, if it was not the same on all ranks."""
+    clips = own.of_step("clip", samples)
+    given = {rank: clip.max_norm for rank, clip in sorted(clips.items())}
+    return {} if None in given.values() or len(set(given.values())) < 2 else dict(sorted(clips.items()))
 
 
 def _editors(found: Difference) -> tuple[int, ...]:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import Call
 from ddpnb.recording.events.models import OptimizerSeen
+from ddpnb.recording.events.runs import SeedSet
 from ddpnb.recording.events.startup import InitProcessGroup
-from ddpnb.recording.facts.digests import differing
+from ddpnb.recording.facts.digests import Difference, differing
 from ddpnb.recording.facts.replicas import Replicas, replicas_of
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import Hint
@@ -54,17 +55,37 @@ def by_hand(own: Replicas) -> Draft | None:
         )
     else:
         told = "The gradients are averaged in every step, but the parameters were never the same."
+    seeds = {} if own.kept_equal or own.model.options.get("sharded") else _seeds(own, found)
     return drifted(
         own,
         found,
         found.split.culprits,
         since_steps(before, found.turn) if own.kept_equal else f"since optimizer step {found.turn}",
-        [told, *how_far(found)],
+        [
+            told,
+            *each(
+                seeds,
+                lambda rank: f"Rank {rank} called torch.manual_seed({seeds[rank].seed}){phrases.at(seeds[rank].site)}.",
+            ),
+            *how_far(found),
+        ],
         "Start all ranks from the same values (broadcast into the parameters themselves) and average the gradients of "
         "all parameters before every step, or use DistributedDataParallel.",
         sides=found.sides,
         certainty="likely",
+        first=tuple((rank, seed.site) for rank, seed in seeds.items()),
     )
+
+
+def _seeds(own: Replicas, found: Difference) -> dict[int, SeedSet]:
+    """The last seed that each rank set before its replica was looked at first, if they differ: parameters are drawn with it."""
+    first = {rank: min(one.at_ns for one in own.ranks[rank].samples) for rank in found.samples}
+    last = {
+        rank: seeds[-1]
+        for rank in sorted(first)
+        if (seeds := [one for one in own.ranks[rank].events(SeedSet) if one.began_ns <= first[rank]])
+    }
+    return last if last.keys() == first.keys() and len({one.seed for one in last.values()}) > 1 else {}
 
 
 def _clipped_alone(own: Replicas) -> Draft | None:

@@ -11,6 +11,7 @@ from ddpnb.recording.collectives import call_in
 from ddpnb.recording.events.models import ModelWrapped
 from ddpnb.recording.facts.departures import Left, calls_like
 from ddpnb.recording.facts.endings import is_fence_stop
+from ddpnb.recording.facts.paths.partings import parting as where_they_part
 from ddpnb.recording.facts.reported_calls import (
     calls_known,
     claims_absence,
@@ -25,6 +26,7 @@ from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.source.paths import parting, path_to
 from ddpnb.rules.causes.parted_in_library import parted
+from ddpnb.rules.hangs.mismatch import argument
 from ddpnb.rules.hangs.stack_lines import missing_by_stacks
 from ddpnb.rules.hangs.table import hang
 from ddpnb.rules.rule import (
@@ -45,6 +47,10 @@ from ddpnb.rules.rule import (
 from ddpnb.texts import shortened
 
 MISSING = FindingType("DDP301", "collective-missing", ways_part=True)
+_WHATEVER_IS_RAISED = (
+    "Make the call whether or not the exception comes: behind the try, or in its finally. Or do not catch the exception: the "
+    "job then ends with it."
+)
 TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then call on all ranks or on none."
 
 
@@ -52,7 +58,7 @@ TOGETHER = "Make all ranks take the same branch: all_reduce the flag first, then
 def collective_missing(snap: Snapshot, stop: Stop) -> Draft | None:
     """Ranks skipped a call in which others wait, or made one too many."""
     if stop.waits is Waits.CALLS:
-        return _of_calls(stop)
+        return _of_calls(snap.recording, stop)
     if stop.waits is Waits.STACK:
         return missing_by_stacks(snap, stop, MISSING)
     if stop.awaited is Awaited.SILENT:
@@ -60,7 +66,7 @@ def collective_missing(snap: Snapshot, stop: Stop) -> Draft | None:
     return _ended(snap.recording, stop) if stop.awaited is Awaited.ENDED else _in_groups(stop)
 
 
-def _of_calls(stop: Stop) -> Draft:
+def _of_calls(recording: Recording, stop: Stop) -> Draft:
     """One side skipped the call of the other, or made one more; in a tie either may have."""
     collective, left = stop.collective, stop.left
     assert collective is not None and left is not None
@@ -96,7 +102,7 @@ def _of_calls(stop: Stop) -> Draft:
     return Draft(
         _extra(culprits, mine, waiting, theirs) if extra else _skipped(culprits, mine, waiting, theirs),
         culprits,
-        TOGETHER,
+        _remedy(recording, culprits, waiting),
         where,
         waiting,
         evidence=(
@@ -111,13 +117,21 @@ def _of_calls(stop: Stop) -> Draft:
     )
 
 
+def _remedy(recording: Recording, culprits: tuple[int, ...], waiting: tuple[int, ...]) -> str:
+    """By what made the culprits leave the others: an exception that they handled, or another decision."""
+    known = where_they_part(recording, culprits, waiting)
+    raised = known is not None and known.kind == "exception" and set(culprits) <= set(known.odd)
+    return _WHATEVER_IS_RAISED if raised else TOGETHER
+
+
 def _extra(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs: Call) -> str:
     """Of ranks that made one call too many."""
+    one, other = _named_apart(mine, theirs)
 
     def told(here: str, there: str) -> str:
         text = "{who} [is|are] already in {theirs}{there}."
-        others = say(text, waiting, theirs=theirs.op, there=there)
-        return f"Only {phrases.ranks(culprits)} called the {mine.op}{here}: {others[:1].lower()}{others[1:]}"
+        others = say(text, waiting, theirs=other, there=there)
+        return f"Only {phrases.ranks(culprits)} called the {one}{here}: {others[:1].lower()}{others[1:]}"
 
     return title(
         told(phrases.at(mine.site), phrases.at(theirs.site)),
@@ -129,23 +143,33 @@ def _extra(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs: 
 
 def _skipped(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs: Call) -> str:
     """Of ranks that are in another call than the one that others wait in."""
+    one, other = _named_apart(mine, theirs)
 
     def told(here: str, there: str) -> str:
         is_ = phrases.verb(culprits, "it is", "they are")
-        return f"{_did_not_call(culprits, theirs, waiting, there)}: {is_} in {mine.op}{here}."
+        return f"{_did_not_call(culprits, other, waiting, there)}: {is_} in {one}{here}."
 
     return title(
         told(phrases.at(mine.site), phrases.at(theirs.site)),
         told(_line(mine.site), _line(theirs.site)),
         told(_line(mine.site), ""),
         told("", ""),
-        f"{_did_not_call(culprits, theirs, waiting, '')}.",
+        f"{_did_not_call(culprits, other, waiting, '')}.",
     )
 
 
-def _did_not_call(missing: Sequence[int], call: Call, waiting: Sequence[int], at: str) -> str:
+def _named_apart(mine: Call, theirs: Call) -> tuple[str, str]:
+    """Two calls in a title: the operations, and where both are the same what differs, ``all_reduce of [3]``."""
+    if mine.op != theirs.op or (mine.signature == theirs.signature and mine.group.key == theirs.group.key):
+        return mine.op, theirs.op
+    if mine.group.key != theirs.group.key:
+        return f"{mine.op} of {mine.group}", f"{theirs.op} of {theirs.group}"
+    return f"{mine.op} {argument(mine, theirs)}", f"{theirs.op} {argument(theirs, mine)}"
+
+
+def _did_not_call(missing: Sequence[int], call: str, waiting: Sequence[int], at: str) -> str:
     return (
-        f"{phrases.ranks(missing, True)} did not call the {call.op} that {phrases.ranks(waiting)} "
+        f"{phrases.ranks(missing, True)} did not call the {call} that {phrases.ranks(waiting)} "
         f"{phrases.verb(waiting, 'is', 'are')} blocked in{at}"
     )
 

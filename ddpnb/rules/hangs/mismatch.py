@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from ddpnb.recording import phrases
-from ddpnb.recording.calls import NO_SITE, Call, CallState
+from ddpnb.recording.calls import NO_SITE, Call, CallState, Site
 from ddpnb.recording.collectives import Collective, MatchState, root_of
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.facts.departures import by_habit
@@ -19,6 +19,7 @@ from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.facts.stops import Stop
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.recording import Recording
+from ddpnb.recording.source.loops import taken_from
 from ddpnb.recording.split import Split
 from ddpnb.rules.hangs.stack_lines import differ_by_stacks
 from ddpnb.rules.hangs.table import hang
@@ -113,6 +114,8 @@ def _different_calls(recording: Recording, collective: Collective) -> Draft:
     evidence += [f"R{text[1:]}." for text in unpaired[:_PAIRS]]
     if collective.unpaired:
         remedy = "Exchange the sizes first (all_to_all_single of the counts), so that each rank expects what the others send."
+    elif collective.match is MatchState.SIZE_OR_SYNTAX_MISMATCH and known is not None and known.kind == "operation":
+        remedy = _in_one_order(recording, reference.site) + remedy
     evidence += [_before(recording, collective, rank) for rank in changed if rank in culprits][:1]
     if inferred and known is not None:
         evidence += by_habit(known, inferred)
@@ -130,6 +133,15 @@ def _different_calls(recording: Recording, collective: Collective) -> Draft:
         collective=reference,
         certainty="likely" if inferred else "proven",
     )
+
+
+def _in_one_order(recording: Recording, site: Site) -> str:
+    """All ranks decided alike and came to one line of a loop: what the loop gives them may come in another order."""
+    found = taken_from(recording.sources.get(site.file, ""), site.line)
+    if found is None:
+        return ""
+    line, over = found
+    return f"If the loop over `{over}` (line {line}) gives ranks another order, sort what it iterates over. Otherwise: "
 
 
 def _consequences(recording: Recording, collective: Collective, then: Collective | None) -> Iterator[str]:
@@ -172,7 +184,7 @@ def _title(calls: Mapping[int, Call], sides: Sequence[tuple[int, ...]]) -> str:
     said: list[str] = []
     for number, side in enumerate(sides):
         call = calls[side[0]]
-        what = f" {_argument(call, first if number else other)}" if same_op else ""
+        what = f" {argument(call, first if number else other)}" if same_op else ""
         verb = f" {phrases.verb(side, 'calls', 'call')} {call.op}" if not number or not same_op else ""
         said.append(f"{phrases.ranks(side, not number)}{verb}{what}")
     versions = [
@@ -189,7 +201,7 @@ def _title(calls: Mapping[int, Call], sides: Sequence[tuple[int, ...]]) -> str:
     return title(*versions, f"{who} call {first.op} with {what}." if same_op else f"{who} make different calls.")
 
 
-def _argument(call: Call, other: Call) -> str:
+def argument(call: Call, other: Call) -> str:
     """Only the argument that differs: ``of [12]``, ``with root 1``."""
     mine, theirs = call.signature, other.signature
     if mine.elements != theirs.elements:

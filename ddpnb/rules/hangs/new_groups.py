@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import NO_SITE, Site, listed
@@ -118,8 +118,11 @@ def of_one_name(snap: Snapshot) -> Iterable[Draft]:
     name = next((name for name in shared if name in waited), next(iter(shared)))
     groups = shared[name]
     sides = split({rank: group.ranks for rank, group in groups.items()}).sides
+    unlike, _, lists = _unlike_lists(standings)
+    by_all = any(rank not in lists[rank].ranks for rank in lists if rank not in unlike)  # not by members alone
+    odd = [rank for rank in unlike if rank in groups and by_all]
     stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
-    made_by = phrases.by_side(sides, lambda rank: listed(groups[rank].ranks))
+    made_by = phrases.by_side(sides, _list_of(groups))
     named = f"Ranks made different groups under one name, {name!r}"
     summary = title(f"{named}: {made_by}.", f"{named}.")
     call = held[stuck[0][0]] if stuck else None
@@ -128,22 +131,29 @@ def of_one_name(snap: Snapshot) -> Iterable[Draft]:
         if call is not None
         else []
     )
+    asked = split({rank: group.ranks for rank, group in lists.items()}).sides if odd else ()
     yield Draft(
         summary,
+        odd,
         remedy=_OF_MESHES if any(group.maker for group in groups.values()) else _OF_GROUPS,
         at=dict(sorted(groups.items())),
         evidence=(
             *blocked,
             *(f"{phrases.ranks(side, True)} made {listed(groups[side[0]].ranks)}." for side in sides[:8]),
+            *([f"The first calls of new_group that differ: {phrases.by_side(asked, _list_of(lists))}."] if odd else []),
             "torch numbers the groups that a rank makes, so groups that only their members make have the same number. They "
             "look for each other's addresses at one place of the store: whether they connect rightly is a matter of time.",
         ),
-        sides=sides,
+        sides=() if odd else sides,
         collective=call,
         severity="error" if stuck else "warning",
         certainty="timed" if stuck else "proven",
         moments=tuple((rank, group.began_ns) for rank, group in sorted(groups.items())),
     )
+
+
+def _list_of(groups: Mapping[int, NewGroup]) -> Callable[[int], str]:
+    return lambda rank: listed(groups[rank].ranks)
 
 
 def _earlier_there(standings: Mapping[int, Standing], ranks: Iterable[int], group: NewGroup) -> dict[int, Site]:

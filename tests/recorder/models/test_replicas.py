@@ -10,6 +10,7 @@ import struct
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 
@@ -399,6 +400,48 @@ def test_in_the_long_run_few_steps_are_looked_at(watched):
     assert [s.step for s in watched.samples("updated")] == sorted({*seen, *(step + 1 for step in seen)})
     assert all(s.forwards == s.backwards == 1 for s in gradients)
     assert BoxReader(watched.box.memory).status.forwards == 203
+
+
+def few_looks(watched, optimizer, model):
+    """A training of which few steps are looked at: the last one is not."""
+    pace(watched).spent = 1.0
+    for step in range(3, 42):
+        watched.clock.now += 0.005
+        optimizer.zero_grad()
+        model(batch(step)).square().mean().backward()
+        optimizer.step()
+    seen = watched.samples("updated")
+    assert seen[-1].step < 42 == next(iter(watched.replicas.models.watched.values())).steps
+    return seen
+
+
+def test_the_last_step_is_looked_at_when_the_run_ends(watched):
+    """Else replicas that part between two looks, the last ones, would be called equal."""
+    model = wrapped()
+    seen = few_looks(watched, train(model, 3), model)
+    watched.replicas.last_look()  # before the group is destroyed
+    watched.replicas.finish()
+    last = watched.samples("updated")
+    assert [(s.step, s.turn) for s in last[len(seen) :]] == [(42, 43)] and last[-1].site == seen[-1].site
+    assert held(last[-1]) == hashes(model.module.named_parameters())
+
+
+@pytest.mark.parametrize("why", ["changed after it", "a hook averages"])
+def test_at_the_end_no_model_is_looked_at_that_may_differ(watched, why):
+    """The best weights may be loaded on rank 0 alone, to be saved there."""
+    model = wrapped()
+    if why == "a hook averages":
+        model.register_comm_hook(
+            None,
+            lambda _, bucket: (
+                dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
+            ),
+        )
+    seen = few_looks(watched, train(model, 3), model)
+    if why == "changed after it":
+        model.module.load_state_dict({name: value * 2 for name, value in model.module.state_dict().items()})
+    watched.replicas.finish()
+    assert watched.samples("updated") == seen
 
 
 def test_a_model_with_which_no_optimizer_steps_is_looked_at_now_and_then(watched):

@@ -1,9 +1,9 @@
-"""Gradients of parameters that were frozen when the model was wrapped (DDP415)."""
+"""Gradients that differ: clipped to other norms (DDP409), of parameters that were frozen when the model was wrapped (DDP415)."""
 
 from __future__ import annotations
 
 from tests.rules.divergence.test_replicas import STEP, WEIGHT, step, the_finding
-from tests.rules.recordings import Rank, Script, record
+from tests.rules.recordings import Rank, Script, line, record
 from tests.rules.training import tensor
 
 FROZEN = (tensor(WEIGHT, trains=False), tensor("fc.bias"))
@@ -51,3 +51,14 @@ def test_no_line_that_did_so_was_recorded():
     assert found.code == "DDP415"
     assert {site for _, site in found.where} == {STEP}
     assert "After it was wrapped" not in str(found.evidence)
+
+
+def test_norms_that_each_rank_chooses_for_clipping_are_named():
+    ranks = [Rank(number, 3).wraps().trains(2, STEP) for number in range(3)]
+    for number, rank in enumerate(ranks):
+        rank.forward(STEP).backward(STEP).clips(5.0, line(12), max_norm=1.0 + number)
+        rank.gradients(STEP, odd={WEIGHT: 70 + number}).updated(STEP, odd={WEIGHT: 80 + number})
+    found = the_finding(record(*(rank.finishes() for rank in ranks)))
+    assert (found.code, found.culprits, found.sides) == ("DDP409", (), ((0,), (1,), (2,)))
+    assert found.where[:3] == tuple((rank, line(12)) for rank in range(3))
+    assert f"Rank 1 clips to a norm of 2 at {line(12)} in main." in found.evidence

@@ -127,6 +127,27 @@ def test_gradients_that_were_not_scaled_to_one_norm(how):
     assert "likely" not in [one.certainty for one in findings(lambda rank: sends(rank, **how)) if one.code == "DDP409"]
 
 
+# -- DDP405: models that never were the same
+
+
+@pytest.mark.parametrize("seeds", [(7, 8), (7, 7)], ids=str)
+def test_seeds_of_ones_own_before_a_model_is_made(seeds):
+    """Gradients are averaged by hand, but each rank has drawn other parameters."""
+
+    def make(rank):
+        one = Rank(rank, 2).event("seed set", line(5), seed=seeds[rank])
+        one.adopts(*NET, at=STEP).drifts({"fc.weight": 100 + rank})
+        for _ in range(4):
+            one.backward(STEP).calls("all_reduce", REDUCE, shape=(4,)).gradients(STEP).updated(STEP)
+        return one.finishes()
+
+    (found,) = (one for one in diagnose(record(make(0), make(1))).findings if one.code == "DDP405")
+    told = f"Rank 1 called torch.manual_seed({seeds[1]}) at {line(5)} in main."
+    assert (told in found.evidence, (1, line(5)) in found.where) == (
+        (True, True) if seeds[0] != seeds[1] else (False, False)
+    )
+
+
 # -- DDP417: a group exists, each rank trains, and nothing is ever synchronised
 
 AT = line(20)

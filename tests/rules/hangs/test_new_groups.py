@@ -51,3 +51,18 @@ def test_groups_of_other_names(odd):
             rank.makes_group([0, 1] if number < 2 else [0, 1, 2, 3], MADE).leaves_world().joins()
         rank.finishes()
     assert diagnose(record(*ranks)).findings == ()
+
+
+def test_the_rank_whose_lists_are_unlike_those_of_all_others():
+    """Every rank makes all groups, of its own measure of speed: ranks 2 and 3 meet under the name of the second."""
+    lists = {0: ([0, 1], [2, 3]), 1: ([0, 1], [2, 3]), 2: ([0, 1], [2, 3]), 3: ([0, 2], [1, 3])}
+    ranks = [made(rank, first).makes_group(second, MADE).finishes() for rank, (first, second) in lists.items()]
+    (found,) = diagnose(record(*ranks)).findings
+    assert (found.code, found.severity, found.culprits, found.sides) == ("DDP108", "warning", (3,), ())
+    assert "The first calls of new_group that differ: [0, 1] on ranks 0, 1 and 2, [0, 2] on rank 3." in found.evidence
+
+
+def test_most_ranks_are_not_right_where_only_members_make_groups():
+    ranks = [made(rank, [0, 1, 2] if rank < 3 else [3, 4]).finishes() for rank in range(5)]
+    (found,) = diagnose(record(*ranks)).findings
+    assert (found.culprits, found.sides) == ((), ((0, 1, 2), (3, 4)))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from ddpnb.recording.facts.paths.align import Comparison, compare, offset_of
+from ddpnb.recording.facts.paths.align import Comparison, Difference, compare, offset_of
 from ddpnb.recording.facts.paths.frames import BRANCH, Trace, at_instruction
 from ddpnb.recording.facts.paths.shapes import Shape
 from ddpnb.recording.path import KIND, MOST, A, B, C, Kind
@@ -15,6 +15,7 @@ from ddpnb.recording.path import KIND, MOST, A, B, C, Kind
 _PLACE = (1 << B) - 1  # of a word: its kind, and of a jump or call where it is
 _FEWEST = 3  # iterations that make a habit
 _SELDOM = 0.1
+_OFTEN = 3  # one of so many times
 
 
 def decisions(
@@ -156,7 +157,7 @@ def _broken(trace: Trace, iterations: Sequence[tuple[int, int]], left: bool) -> 
     if not any(made):
         return None
     often = Counter(made[:-1]).most_common(1)
-    if not often or often[0][1] < _FEWEST - 1:
+    if not often or often[0][1] < max(_FEWEST - 1, (len(made) - 1) / 2):  # peers that change each time are no habit
         return None
     usual = often[0][0]
     for number in range(len(made) - 1, 0, -1):
@@ -169,9 +170,20 @@ def _broken(trace: Trace, iterations: Sequence[tuple[int, int]], left: bool) -> 
             continue
         (begin, end), (begins, ends) = iterations[before], iterations[number]
         found = compare(trace, trace, _all, begin=(begin + 1, begins + 1), end=(end, ends), patient=False)
-        if found.first is not None and found.first.kind != "operation":  # a library may do more now and then
+        first = found.first
+        if (
+            first is not None and first.kind != "operation" and not _often(trace, first)
+        ):  # a library may do more now and then
             return found
     return None
+
+
+def _often(trace: Trace, first: Difference) -> bool:
+    """Whether the rank had often gone this way before: peers or roles that change each time are no other way."""
+    if first.kind != "branch" or first.to[1] < 0:
+        return False
+    times, ways = decisions(trace, first.shape, first.offset, first.places[1])
+    return ways[first.to[1]] * _OFTEN >= times > 0
 
 
 def _all(_trace: Trace, _call: int) -> bool:

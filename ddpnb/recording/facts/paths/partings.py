@@ -337,9 +337,10 @@ class ComparedPaths:
     ) -> Parting:
         trace = comparison.one
         frame = trace.frame_at(first.places[0])
-        harmless = [self._harmless(before, comparison, (one,), (other,)) for before in _newest(comparison.harmless)][
-            :_HARMLESS
-        ]
+        harmless = [
+            self._harmless(before, comparison, (one,) * (one != other), (other,))
+            for before in _newest(comparison.harmless)
+        ][:_HARMLESS]
         return Parting(
             first.kind,
             first.shape.site(first.offset),
