@@ -62,7 +62,7 @@ def _block(block: Block, element: str) -> str:
         given = markup.attributes({"class": block.kind, "role": role, "aria-label": block.label or None})
         return f"<div{given}>{inside}</div>" if block.kind else inside
     if isinstance(block, Table):
-        head = "".join(_cell(cell, _HEAD_WIDEST, scope="col") for cell in block.head)
+        head = "".join(_cell(cell, _HEAD_WIDEST, scope="col") if cell else "<td></td>" for cell in block.head)
         rows = "".join(_row(row, block.widest) for row in block.rows)
         given = markup.attributes({"class": block.kind or None, "aria-label": block.label})
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
@@ -152,7 +152,7 @@ def _line(line: Line | None, file: str) -> str:
     who = ""
     if line.beside:
         image = markup.icon("why" if line.decides else "go")
-        who = f"<span{markup.attributes({'class': line.role or None})}>{markup.text(line.beside)} {image}</span>"
+        who = f"<span{markup.attributes({'class': line.role or None})}>{markup.text(line.beside)}&nbsp;{image}</span>"
     number = markup.place(Site(file, line.number, ""), str(line.number))
     kind = markup.attributes({"class": "parts" if line.decides else None})
     code = markup.source_line(line.words)

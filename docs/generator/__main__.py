@@ -11,6 +11,14 @@ from docs.generator.sources import sources
 ROOT = Path(__file__).parents[2]
 GATHERED = ROOT / "build" / "docs"
 SITE = ROOT / "site"
+#: what the theme leaves out for those who do not see the page, or use no mouse
+_ACCESS = (
+    ('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">'),
+    ('<aside class="sidebar-drawer">', '<aside class="sidebar-drawer" aria-label="all pages">'),
+    ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="on this page">'),
+    ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
+    ('<div class="table-wrapper ', '<div tabindex="0" class="table-wrapper '),
+)
 
 
 def gather(folder: Path) -> None:
@@ -27,6 +35,15 @@ def gather(folder: Path) -> None:
         shutil.copyfile(ROOT / name, path)
 
 
+def add_access(site: Path) -> None:
+    """Write into all pages what a screen reader and the keyboard need."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        for bare, named in _ACCESS:
+            text = text.replace(bare, named)
+        page.write_text(text, encoding="utf-8")
+
+
 def main() -> int:
     """Make the site; returns the exit status of Sphinx, for which a warning is an error."""
     from sphinx.cmd.build import main as build
@@ -37,6 +54,7 @@ def main() -> int:
     folders = ["--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(GATHERED.with_name("doctrees"))]
     status = build([*options, *folders, str(GATHERED), str(SITE)])
     if status == 0:
+        add_access(SITE)
         print(
             f"The site is in {SITE.relative_to(Path.cwd()) if SITE.is_relative_to(Path.cwd()) else SITE}: open index.html"
         )

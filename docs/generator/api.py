@@ -81,7 +81,9 @@ def written() -> Iterator[tuple[str, str]]:
     parts = ["# Python API\n\nAll of these are names of `ddpnb`; importing it imports none of them until it is used.\n"]
     for group in GROUPS:
         table = "".join(f"| [](#ddpnb.{name}) | {_summary(name)} |\n" for name in group.names)
-        parts.append(f"## [](../api/{group.file}.md)\n\n{group.about}\n\n| | |\n|---|---|\n{table}")
+        parts.append(
+            f"## {group.title}\n\n{group.about} [More](../api/{group.file}.md).\n\n| name | what it is |\n|---|---|\n{table}"
+        )
     tree = "".join(f"{group.file}\n" for group in GROUPS)
     yield "api/index.md", "\n".join(parts) + f"\n```{{toctree}}\n:hidden:\n\n{tree}```\n"
     for group in GROUPS:

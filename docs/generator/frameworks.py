@@ -124,7 +124,7 @@ Put the prefix before the command that you type today:
 
 {cells["framework"]}{version}, on two ranks with gloo. Healthy program: {_healthy(cells["healthy"])}
 
-| | |
+| case | what is seen |
 |---|---|
 | the mistake | {cells["mistake"]} |
 | without ddpnb | {cells["without ddpnb"]} |

@@ -104,7 +104,7 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
     expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: hang")
     expect(of(page, "diagnosis").get_by_text("Last run (")).to_be_visible()
     of(page, "world").get_by_role("button", name="restart").click()  # nothing is taken from ranks that only raised
-    expect(of(page, "world")).to_contain_text("no rank needs a new process", timeout=LONG_MS)
+    expect(of(page, "world")).to_contain_text("No rank is dead, stopped or in a run", timeout=LONG_MS)
     runs.get_by_label("arguments").fill("--fixed")
     runs.get_by_role("button", name="run", exact=True).click()
     expect(of(page, "world").get_by_role("status").first).to_contain_text("last run: OK", timeout=LONG_MS)
@@ -326,7 +326,7 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
     expect(follow).to_have_attribute("aria-pressed", "true", timeout=LONG_MS)
     expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
     expect(follow).to_have_attribute("aria-pressed", "false")  # all calls of the run are there
-    canvas, said = line.locator("canvas"), line.get_by_role("status")
+    canvas, said = line.locator("canvas"), line.get_by_role("status").last
     canvas.focus()
     for rank in range(2):
         page.keyboard.press("End")

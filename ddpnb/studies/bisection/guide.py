@@ -66,7 +66,7 @@ def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str
     given = markup.attributes({"value": command, "size": 60, "placeholder": "train.py --amp --num-workers 4"})
     form = (
         '<form class="row" data-action="propose">'
-        '<label>What fails? A script with its arguments, or a launch command<input aria-label="failing command" '
+        '<label class="long">What fails? A script with its arguments, or a launch command<input aria-label="failing command" '
         f'name="command" list="ddpnb-bisect-scripts"{given}></label>'
         f'<datalist id="ddpnb-bisect-scripts">{listed}</datalist>'
         + markup.choice("ranks", "n", [(str(n), str(n)) for n in range(1, most + 1)], str(ranks))
@@ -93,9 +93,12 @@ def choose(
         said: the result of the last action, or a note.
         bad: it is an error.
     """
-    rows = [_row(number, one, ticked=True) for number, one in enumerate(proposed)]
-    rows += [_row(number, one, ticked=False) for number, one in enumerate(suggested, len(proposed))]
-    listed = Table("what to vary", ("vary", "option", "fails with", "harmless value", "note"), rows, "", 80)
+    rows = [_row(number, one) for number, one in enumerate(proposed)]
+    note = Span("not on the command line: its default", "faint")
+    rows += [[*_row(number, one, ticked=False), note] for number, one in enumerate(suggested, len(proposed))]
+    listed = Table(
+        "what to vary", ("vary", "option", "fails with", "harmless value", *["note"] * bool(suggested)), rows, "", 80
+    )
     none = Paragraph("The command has no options to vary: choose something below.", kind="faint")
     table = as_html.html(listed if rows else none)
     more = (
@@ -119,15 +122,14 @@ def choose(
     return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{controls.message(said, bad=bad)}'
 
 
-def _row(number: int, one: Varied, *, ticked: bool) -> list[Inline | Cell]:
+def _row(number: int, one: Varied, *, ticked: bool = True) -> list[Inline | Cell]:
     box = markup.attributes({"type": "checkbox", "name": f"on:{number}", "value": "1", "checked": ticked})
     label = markup.attributes({"aria-label": f"vary {one.name}"})
     name = markup.attributes({"aria-label": f"harmless value of {one.name}"})
     value = markup.attributes({"name": f"harmless:{number}", "value": one.harmless or "", "size": 10})
     harmless = f'<input{name}{value} placeholder="left out">' if one.failing is not None else "left out"
-    note = "" if ticked else "not on the command line: its default"
     vary = Drawn(f"<input{box}{label}>")
-    return [vary, Code(one.name), "there" if one.failing is None else one.failing, Drawn(harmless), Span(note, "faint")]
+    return [vary, Code(one.name), "there" if one.failing is None else one.failing, Drawn(harmless)]
 
 
 # -- the search
@@ -224,7 +226,12 @@ def probes(search: Search) -> str:
     if not isinstance(space, RangeSpace) and len(space.names) <= _COLUMNS:
         columns = space.names
     rows = [_probe(number, one, search, columns) for number, one in enumerate(search.trials, 1)]
-    return as_html.html(Table("probes", ("probe", *columns, "answer", "seconds", "reason"), rows, "", 200))
+    reasons = [one.reason[:_REASON] if one.answer != "bad" else "" for one in search.trials]
+    head = ("probe", *columns, "answer", "seconds")
+    if any(reasons):
+        head = (*head, "reason")
+        rows = [[*row, Span(why, "faint")] for row, why in zip(rows, reasons, strict=True)]
+    return as_html.html(Table("probes", head, rows, "", 200))
 
 
 def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> list[Inline | Cell]:
@@ -237,8 +244,7 @@ def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> l
     image, role = _ANSWERS[one.answer]
     code = f" {one.code}" if one.code else ""
     answer = Cell((Icon(image, role), f"{words.WORDS[one.answer]}{code}"), role="wide")
-    why = one.reason[:_REASON] if one.answer != "bad" else ""
-    return [str(number), *cells, answer, f"{one.seconds:.1f}" if one.seconds else "", Span(why, "faint")]
+    return [str(number), *cells, answer, f"{one.seconds:.1f}" if one.seconds else ""]
 
 
 def result(shown: Searching) -> str:
