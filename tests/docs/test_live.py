@@ -59,7 +59,7 @@ def test_examples_of_docstrings_run_as_they_are(method, world, tmp_path, monkeyp
     assert example.examples
     said = []
     try:
-        doctest.DocTestRunner().run(example, out=said.append)
+        doctest.DocTestRunner(verbose=False).run(example, out=said.append)
     finally:
         world.heal()
     assert not said

@@ -75,6 +75,8 @@ class DdpMagics(Magics):
     )
     @argument("--devices", type=arguments.ranks, metavar="0,1", help="CUDA devices to use, in rank order")
     @argument("--debug", action="store_true", help="set the debugging variables of torch and NCCL that are safe")
+    @argument("--timeout", type=float, default=60.0, metavar="S",
+              help="seconds to wait for all ranks to start: more on a busy machine (default: 60)")  # fmt: skip
     @argument(
         "--name", type=arguments.variable, default="world", help="name of the variable for the World (default: world)"
     )
@@ -94,6 +96,7 @@ class DdpMagics(Magics):
             patience=asked.patience,
             end_after_patience=asked.end_after_patience,
             debug=asked.debug,
+            timeout=asked.timeout,
         )
         self._launched[asked.name] = self._current = world
         self._shell.push({asked.name: world})

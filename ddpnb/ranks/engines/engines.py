@@ -21,6 +21,7 @@ from ddpnb.ranks.forks import NoForks
 from ddpnb.ranks.interpreter import Child
 from ddpnb.ranks.process_samples import GONE, STOPPED, kernel_status
 from ddpnb.ranks.rank_processes import Connection, OwnedRanks
+from ddpnb.recording import phrases
 from ddpnb.recording.protocol import DEVICE, FOLDER
 
 
@@ -82,7 +83,7 @@ class Engines(OwnedRanks):
         try:
             self.client = connecting.result()
         except Exception as error:
-            self._check_starting((), deadline, "")
+            self._check_starting((), deadline, "the controller did not start")
             raise LaunchError(f"the controller did not start: {error}.", tail(self._cluster.controller_log)) from None
 
     def _start_engine(self, rank: int, environment: dict[str, str], timeout: float = START_S) -> None:
@@ -139,18 +140,17 @@ class Engines(OwnedRanks):
                 rank, pid, agent = answer.get()
                 self._met[str(agent if agent is not None else rank), int(pid)] = engine
 
-    def _check_starting(self, ranks: Iterable[int], deadline: float, what: str) -> None:
+    def _check_starting(self, ranks: Sequence[int], deadline: float, what: str) -> None:
         """Raise LaunchError if these ranks, which start, can no longer do so, or not in time."""
         for rank in ranks:
             if rank in self._exits:
                 raise self._cluster.engine_died(rank, self._exits[rank])
         self._cluster.check_controller()
         if time.monotonic() > deadline:
-            late = ", ".join(str(rank) for rank in ranks)
-            hint = "If the machine is busy, use a longer timeout=."
+            hint = "If the machine is busy, give ddpnb.launch() or world.restart() a longer timeout=."
             if self.connection == "stopped":
                 hint = "The controller of this world is stopped; continue it first (kill -CONT)."
-            raise LaunchError(f"rank {late}: {what} in time.", hint)
+            raise LaunchError(f"{phrases.ranks(ranks)}: {what} in time." if ranks else f"{what} in time.", hint)
 
     # -- state
 
@@ -268,7 +268,7 @@ class Engines(OwnedRanks):
         try:
             for rank, environment in environments.items():
                 self._ids.pop(rank, None)  # no engine answers under this number any more
-                self._start_engine(rank, environment)
+                self._start_engine(rank, environment, max(timeout, START_S))
             self._wait_for(environments, time.monotonic() + timeout)
         except BaseException:  # a rank that runs and cannot be reached must not look alive
             with contextlib.suppress(TimeoutError, WorldError):

@@ -104,7 +104,7 @@ def kernel():
         notebook.ok("import ddpnb")
         refused = notebook.run("%ddp_status")
         assert "no World is running" in refused.error and "%ddp_launch 4" in refused.error
-        launched = notebook.ok("%ddp_launch 3 --patience 30")
+        launched = notebook.ok("%ddp_launch 3 --patience 30 --timeout 240")
         assert "World of 3 ranks" in launched.text
         told = notebook.ok("print(*world.pids())")
         pids = [int(one) for one in told.stream.split("\n")[-2].split()]

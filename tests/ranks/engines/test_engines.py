@@ -6,9 +6,11 @@ import errno
 import os
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 
+from ddpnb.errors import LaunchError
 from ddpnb.ranks.engines.engines import Engines
 from ddpnb.ranks.exit_reasons import cannot_start, end_of, tail
 from ddpnb.recording.protocol import FOLDER
@@ -62,6 +64,14 @@ def test_what_the_system_refuses_is_said_with_what_to_look_at():
     said = str(cannot_start(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")))
     assert "could not be started: Resource temporarily unavailable." in said and "ulimit -u" in said
     assert "can't start new thread" in str(cannot_start(RuntimeError("can't start new thread")))
+
+
+def test_ranks_that_are_late_are_named_with_what_waits_longer():
+    engines = Engines(SimpleNamespace(check_controller=lambda: None, connection="up"))
+    with pytest.raises(
+        LaunchError, match=r"ranks 0, 1 and 2: did not register in time\.(.|\n)*restart\(\) a longer timeout="
+    ):
+        engines._check_starting([0, 1, 2], 0.0, "did not register")
 
 
 def test_a_process_that_has_got_the_number_of_a_rank_is_left_alone(tmp_path):
