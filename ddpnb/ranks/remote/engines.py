@@ -151,7 +151,7 @@ class RemoteEngines(Engines):
         self._exits.pop(rank, None)
         self._lost.discard(rank)
 
-    def _check_starting(self, ranks: Iterable[int], deadline: float, what: str) -> None:
+    def _check_starting(self, ranks: Sequence[int], deadline: float, what: str) -> None:
         for rank in ranks:
             if self.exit_status(rank) is not None:
                 ended = in_words(self.exit_status(rank) or 0)
