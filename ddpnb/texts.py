@@ -98,8 +98,11 @@ def relative(text: str) -> str:
     """Shorten paths: below the working directory to relative ones, cells and the scripts of re-enactments to their
     names, pitfalls to the path inside the package.
     """
+    if os.sep not in text:  # as most texts: this is called for each cell of each table
+        return text
     here = os.getcwd()
-    text = _CELL.sub(r"\1", text)
+    if "/ddpnb-" in text:
+        text = _CELL.sub(r"\1", text)
     for folder, shown in ((_STORIES, "pitfalls" + os.sep), (os.path.join(here, ""), "")):
         if folder in text and folder != os.sep:
             text = re.sub(_BEGIN + re.escape(folder), shown, text, flags=re.MULTILINE)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,16 +21,20 @@ import ddpnb
 from ddpnb.cli import main
 from ddpnb.ranks import forks as forks_module
 from ddpnb.ranks.devices import count_gpus
+from ddpnb.ranks.engines import cluster
 from ddpnb.ranks.forks import ForkServers
 from ddpnb.studies.bisection import probing
 from ddpnb.world import plain_run
 from tests.forked import programs
 from tests.recordings.scenario import free
+from tests.shared_forks import SharedForks
 
 # Before torch is imported: on a busy machine its threads spin in wait for each other, and a step takes 300 ms.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
+# Differ from World to World, and no import reads them.
+NOT_IMPORTED = {"PYTEST_CURRENT_TEST", "IPP_CLUSTER_ID", "IPP_PROFILE_DIR", "DDPNB_SHM", "COLUMNS"}
 
 
 if (
@@ -153,11 +158,20 @@ def world(shared_world):
 def fork_servers():
     """Forks the ranks of the runs of all tests from one process that has torch imported."""
     with pytest.MonkeyPatch.context() as patch:  # runs with another environment would not share it
-        patch.setattr(forks_module, "_OF_A_RUN", forks_module._OF_A_RUN | {"PYTEST_CURRENT_TEST"})
+        patch.setattr(forks_module, "_OF_A_RUN", forks_module._OF_A_RUN | NOT_IMPORTED)
         patch.setattr(forks_module, "_IDLE_S", 3600.0)  # other tests run meanwhile, and torch is not imported again
-        made = ForkServers()
+        made = ForkServers(most=4)  # runs, and Worlds with either of their imports
         yield made
         made.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_import(forks, fork_servers):
+    """Worlds with ``fork`` share the process that forks, as runs do: not each of them imports torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        if forks:
+            patch.setattr(cluster, "ForkServer", partial(SharedForks, fork_servers))
+        yield
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ class Launcher(Panel):
         self.recorded: Recorded | None = None
         self._name = name
         self._cancelled = False
+        self._jobs: list[tuple[str, str]] = []  # (folder, how it is shown) of those that run here
         self._tasks = Tasks(self._show)
         self._form = Fragment(label="launch", on_action=self._act, live=False)
         self.files = GivenFiles()
@@ -59,9 +60,10 @@ class Launcher(Panel):
         if busy and self._cancelled:
             busy = "cancelling as soon as the ranks have started"
         most = max(2, min(_MOST, 2 * (os.cpu_count() or 2)))
-        running = [(job.folder, str(job).removeprefix(job.folder).strip()) for job in jobs()[:_JOBS]]
-        told = "\n".join(f"job: {text}" for _, text in running)
-        shown = controls.launcher(most, _BACKENDS, running, busy=busy, said=said)
+        if not busy:  # progress is shown four times a second, and a look at all processes of a host takes long
+            self._jobs = [(job.folder, str(job).removeprefix(job.folder).strip()) for job in jobs()[:_JOBS]]
+        told = "\n".join(f"job: {text}" for _, text in self._jobs)
+        shown = controls.launcher(most, _BACKENDS, self._jobs, busy=busy, said=said)
         self._form.show(shown, busy or said or told or "no ranks yet")
 
     def _act(self, action: str, values: Mapping[str, str]) -> None:

@@ -239,12 +239,14 @@ class ForkServers:
 
     Args:
         folder: for their output; None: a new one, which is removed in the end.
+        most: that live at the same time, but for those whose forks live.
 
     Raises:
         OSError: there is no room for a folder.
     """
 
-    def __init__(self, folder: str | None = None) -> None:
+    def __init__(self, folder: str | None = None, *, most: int = _MOST) -> None:
+        self._most = most
         self._lock = threading.Lock()
         self._servers: dict[object, ForkServer] = {}  # the least recently used first
         own = LockedFolder(tempfile.gettempdir()) if folder is None else None
@@ -252,7 +254,7 @@ class ForkServers:
         self._starter = StartingThread("ddpnb fork servers")
         self._end = weakref.finalize(self, _close, self._servers, self._starter, own)
 
-    def server(self, environment: Mapping[str, str], directory: str) -> ForkServer:
+    def server(self, environment: Mapping[str, str], directory: str, imports: str = SCRIPT) -> ForkServer:
         """One for a run with this environment in this directory.
 
         Raises:
@@ -262,7 +264,7 @@ class ForkServers:
         given = {name: value for name, value in environment.items() if name not in _OF_A_RUN}
         relative = any(not os.path.isabs(entry) for entry in given.get("PYTHONPATH", "/").split(os.pathsep))
         place = directory if relative else os.sep
-        key = (place, frozenset(given.items()))
+        key = (imports, place, frozenset(given.items()))
         with self._lock:
             server = self._servers.pop(key, None)
             if server is not None and not server.running:
@@ -270,15 +272,15 @@ class ForkServers:
                 server = None
             if server is None:
                 self._make_room()
-                server = self._started(given, place)
+                server = self._started(given, place, imports)
             self._servers[key] = server
             return server
 
-    def _started(self, environment: Mapping[str, str], directory: str) -> ForkServer:
+    def _started(self, environment: Mapping[str, str], directory: str, imports: str) -> ForkServer:
         own = {**environment, protocol.JOB: self._folder, protocol.PARENT: str(os.getpid())}
         log = os.path.join(self._folder, "forks.log")
         make = partial(ForkServer, directory=directory, idle_s=_IDLE_S)
-        starting = self._starter.submit(make, SCRIPT, own, self._folder, log)
+        starting = self._starter.submit(make, imports, own, self._folder, log)
         try:
             return starting.result()
         except BaseException:  # an interrupt: it must not stay when it has started
@@ -287,7 +289,7 @@ class ForkServers:
 
     def _make_room(self) -> None:
         for key, server in list(self._servers.items()):
-            if len(self._servers) >= _MOST and server.is_idle:
+            if len(self._servers) >= self._most and server.is_idle:
                 self._servers.pop(key).stop()
 
     def close(self) -> None:

@@ -13,13 +13,15 @@ import pytest
 import torch
 
 from ddpnb.cli import main
+from ddpnb.recording.protocol import FORK
 from ddpnb.recording.startup import STEPS
 from ddpnb.world.doctor import examine
 
 pytestmark = [pytest.mark.world]
 
 
-def test_a_machine_that_is_well(tmp_path, capsys):
+def test_a_machine_that_is_well(tmp_path, capsys, monkeypatch, forks):
+    monkeypatch.setenv(FORK, "training" if forks else "")
     told, bundle = tmp_path / "doctor.json", tmp_path / "help.zip"
     assert main(["doctor", "-n", "1", "--json", str(told), "--bundle", str(bundle)]) == 0
     shown = capsys.readouterr().out

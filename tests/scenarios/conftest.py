@@ -17,9 +17,10 @@ def ran():
 
 
 @pytest.fixture(scope="module")
-def traced_world(ran, request):
+def traced_world(ran, request, forks):
     """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
     terms = {"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}
+    terms["fork"] = terms["fork"] or forks  # what needs new interpreters is diagnosed from its recording here
     with ddpnb.launch(**terms, end_after_patience=True, quiet=True, timeout=240) as world:
         yield world
 

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,12 @@ _STYLE = re.compile(
 )  # of the output of cells: the page drops it, and has the rules itself
 
 
+@lru_cache(64)
+def text_of(html):
+    """It is asked for many times a second, and is parsed once."""
+    return Reading(html).text
+
+
 class Desk:
     """Somebody who sits before a dashboard: clicks, and waits for what is shown."""
 
@@ -39,7 +46,7 @@ class Desk:
         self.dashboard = Dashboard(world)
         self.heads = []  # all that the head and the parts have shown
         for widget in (self.dashboard.head, *(part.widget for part in self.dashboard.parts.values())):
-            widget.observe(lambda change: self.heads.append(Reading(_STYLE.sub("", change["new"])).text), "html")
+            widget.observe(lambda change: self.heads.append(text_of(_STYLE.sub("", change["new"]))), "html")
 
     def does(self, action, **values):
         """Click it, as the page would send it."""
@@ -62,8 +69,8 @@ class Desk:
     def says(self, name, words):
         """Wait until this part shows this: the answer stands there, and not in the head."""
         part = self.dashboard.parts[name].widget
-        self.until(lambda: words in Reading(part.html).text)
-        assert words not in Reading(self.dashboard.head.html).text
+        self.until(lambda: words in text_of(part.html))
+        assert words not in text_of(self.dashboard.head.html)
 
     def until(self, so):
         deadline = time.monotonic() + LONG
@@ -77,7 +84,7 @@ class Desk:
 
     def sees(self, part, words):
         """Wait until this part shows this."""
-        self.until(lambda: words in part.text or words in Reading(part.html).text)
+        self.until(lambda: words in part.text or words in text_of(part.html))
 
     def is_at(self, activity):
         """Wait until the head says what goes on, or how the last run ended."""

@@ -26,7 +26,7 @@ def write(path, text):
     return path
 
 
-def test_environment_is_torchruns(world, tmp_path):
+def test_environment_is_torchruns(world, tmp_path, forked):
     """The same variables with the same meaning, but for the agent's store, which is not there."""
     script = write(
         tmp_path / "show.py",
@@ -39,9 +39,9 @@ def test_environment_is_torchruns(world, tmp_path):
             json.dump(seen | {n: os.environ[n] for n in names}, file)
         """,
     )
-    torchrun = os.path.join(os.path.dirname(sys.executable), "torchrun")
-    command = [torchrun, "--nproc-per-node", "4", str(script), "a", "--b"]
-    subprocess.run(command, capture_output=True, timeout=240, check=True)
+    torchrun = "import sys\nfrom torch.distributed.run import main\nmain(sys.argv[1:])"
+    done = forked.run(torchrun, "--nproc-per-node", "4", script, "a", "--b")
+    assert done.returncode == 0, done.stderr
     theirs = [json.loads((tmp_path / f"show.py{rank}").read_text()) for rank in range(4)]
     world.run(script, "a", "--b", stream=None).wait(30)
     for rank in range(4):

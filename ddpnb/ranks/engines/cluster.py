@@ -50,7 +50,7 @@ _CONTROLLER_ARGS = [
     "--IPController.use_threads=True",
     "--IPController.db_class=NoDB",  # by default it keeps every task with its result
     f"--IPController.registration_timeout={_NEVER_S}",
-    "--HeartMonitor.period=100",  # see ``controller``
+    "--HeartMonitor.period=2000",  # see ``controller``
     "--HeartMonitor.max_heartmonitor_misses=1000000",  # a stopped rank must not be forgotten
 ]
 

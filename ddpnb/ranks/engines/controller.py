@@ -1,8 +1,7 @@
 """The controller of ipyparallel as one process, which registers an engine as soon as it answers.
 
-ipyparallel registers it at the second beat after it has come up, and a world beats ten times a second: all ranks would be
-ready, and the launch would wait for a fifth of a second. Here the first answer counts, and while an engine is waited for
-beats are more frequent.
+ipyparallel registers it at the second beat after it has come up: all ranks would be ready, and the launch would wait. Here
+the first answer counts, and beats are frequent while an engine is waited for. Otherwise nobody needs them: they are rare.
 """
 
 from __future__ import annotations
@@ -41,6 +40,7 @@ class Hub(app.Hub):
     def register_engine(self, reg: Any, msg: Any) -> None:
         super().register_engine(reg, msg)
         Hub.waits_until = time.monotonic() + _OFTEN_S
+        HeartMonitor.hurry()
 
     def finish_registration(self, heart: bytes) -> None:
         super().finish_registration(heart)
@@ -50,6 +50,23 @@ class Hub(app.Hub):
 
 class HeartMonitor(heartmonitor.HeartMonitor):
     """Reports a new engine when it answers for the first time."""
+
+    _running: ClassVar[HeartMonitor | None] = None
+
+    @classmethod
+    def hurry(cls) -> None:
+        """Beat often from now on; may be called on any thread."""
+        if cls._running is not None:
+            cls._running.loop.add_callback(cls._running._begin_often)
+
+    def start(self) -> None:
+        super().start()
+        HeartMonitor._running = self
+
+    def _begin_often(self) -> None:
+        self.caller.stop()
+        self.caller.callback_time = _OFTEN_MS
+        self.caller.start()
 
     def handle_pong(self, msg: Any) -> None:
         super().handle_pong(msg)
