@@ -112,10 +112,10 @@ def test_launch_step_break_understand_and_fix_by_mouse(lab, page, theme):
 
     unfold(page, "Inject faults")
     faults = of(page, "faults")
-    faults.get_by_label("fault").select_option("skip")
-    faults.get_by_label("call").select_option("all_reduce")
+    faults.get_by_label("fault", exact=True).select_option("skip")
+    faults.get_by_label("call", exact=True).select_option("all_reduce")
     faults.get_by_role("button", name="inject").click()
-    runs.get_by_label("or a pitfall").select_option("bad-batch-skipped")
+    runs.get_by_label("or a pitfall", exact=True).select_option("bad-batch-skipped")
     expect(faults.get_by_role("list", name="armed faults")).to_contain_text("skip")
     runs.get_by_role("button", name="run fixed").click()
     expect(page.get_by_role("article").first).to_be_visible(timeout=LONG_MS)
@@ -327,11 +327,12 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
     expect(page.get_by_text("both runs are over")).to_be_visible(timeout=LONG_MS)
     expect(follow).to_have_attribute("aria-pressed", "false")  # all calls of the run are there
     canvas, said = line.locator("canvas"), line.get_by_role("status").last
+    chosen = line.get_by_role("region", name="what was chosen")  # beside the lanes
     canvas.focus()
     for rank in range(2):
         page.keyboard.press("End")
         expect(said).to_contain_text(f"rank {rank}: all_reduce #")
-        expect(line.locator(".tip b")).to_contain_text("all_reduce")
+        expect(chosen).to_contain_text("all_reduce")
         page.keyboard.press("ArrowDown")
     line.get_by_role("button", name="show all").click()
     canvas.focus()
@@ -342,5 +343,5 @@ def test_the_time_line_shows_what_comes_after_a_release(lab, page):
         page.keyboard.press("ArrowRight")
     expect(said).to_contain_text("rank 1: recv from 0")  # the run before is there, too
     page.keyboard.press("Enter")
-    expect(of(page, "what was chosen")).to_contain_text("recv from 0")
+    expect(chosen).to_contain_text("recv from 0")
     picture(page, "after-a-release")

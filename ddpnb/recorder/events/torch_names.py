@@ -65,6 +65,7 @@ NAMES: tuple[TorchName, ...] = (
         since=(2, 10),
     ),
     TorchName("torch.ops.c10d._allgather_base_", "all_gather_into_tensor is not seen"),
+    TorchName("torch.Tensor._version", "the last step of a training is not looked at"),
     TorchName("torch.ops.c10d._reduce_scatter_base_", "reduce_scatter_tensor is not seen"),
     TorchName("torch.ops.c10d.gather_into_tensor_", instead="there is no such collective", since=(2, 14)),
     TorchName(
