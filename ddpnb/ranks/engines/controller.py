@@ -57,7 +57,7 @@ class HeartMonitor(heartmonitor.HeartMonitor):
     def hurry(cls) -> None:
         """Beat often from now on; may be called on any thread."""
         if cls._running is not None:
-            cls._running.loop.add_callback(cls._running._begin_often)
+            cls._running.caller.io_loop.add_callback(cls._running._begin_often)
 
     def start(self) -> None:
         super().start()
