@@ -10,9 +10,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ddpnb import own_names
+from ddpnb import private_builtins
 
-own_names.install()  # before the first of those modules
+private_builtins.install()  # before the first of those modules
 
 from ddpnb.recording import writers  # noqa: E402
 

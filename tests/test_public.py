@@ -87,7 +87,7 @@ def test_one_spelling_for_the_same_parameter():
 def test_names_are_imported_when_they_are_used():
     code = (
         "import sys, ddpnb\nfound = {name for name in sys.modules if name.startswith('ddpnb.')}\n"
-        "assert found <= {'ddpnb.own_names', 'ddpnb.recording', 'ddpnb.recording.writers'}, found\nddpnb.Finding\ndir(ddpnb)"
+        "assert found <= {'ddpnb.private_builtins', 'ddpnb.recording', 'ddpnb.recording.writers'}, found\nddpnb.Finding\ndir(ddpnb)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
 

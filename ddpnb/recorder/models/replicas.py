@@ -263,10 +263,8 @@ class Replicas(Hooks):
         watched.reduced = watched.left = None
         turn = watched.turns["forward"] = watched.turns["forward"] + 1
         self.box.forward()
-        before = turn - 1
-        if before and not (
-            before & (before - 1) and before & (before + 1)
-        ):  # 1, 2, 3, 4, 7, 8, 15, 16, ...: as on all ranks
+        before = turn - 1  # 1, 2, 3, 4, 7, 8, 15, 16, ...: the same ones on all ranks
+        if before and not (before & (before - 1) and before & (before + 1)):
             with Meter(watched.pace):
                 self._check_members(watched, ddp)  # does it still hold what was wrapped?
         watched.inputs = []

@@ -73,9 +73,8 @@ class Watched:
         self.left: bytes | None = None
         self.synchronises = False  # the backward after the last forward
         self.averaged = False  # the gradients of the last step were
-        self.stepped: tuple[
-            int, ...
-        ] = ()  # versions after the last step, if it was of such gradients and is not looked at
+        # versions after the last step, if it was of such gradients and is not looked at
+        self.stepped: tuple[int, ...] = ()
         self.step_site = 0  # of the last step that was looked at
         self.bypass_site = 0
         self.arrived_finite = 1.0  # the gradients at the outputs since the last optimizer step

@@ -59,7 +59,9 @@ def words(name: str, args: list[int], process: str = "self") -> str:
     """
     waits_for = _WORDS.get(name, "")
     if name in ("read", "write", "flock", "fcntl", "accept", "recvfrom", "recvmsg", "connect") and args:
-        return f"{waits_for or name + '()'}{_target(args[0], process)}".replace("a socket (socket)", "a socket")
+        said = waits_for or f"{name}()"
+        kind = _target(args[0], process)
+        return said if said.endswith(kind.strip(" ()")) else f"{said}{kind}"
     return waits_for
 
 

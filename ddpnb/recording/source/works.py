@@ -131,8 +131,8 @@ class Works:
             return None
         op, fills, reads = self._tensors_of(value)
         kind: Kind = "never-waited" if handle else "thrown-away"
-        shown_names = tuple(shown(part) for part in value.args[:1])
-        return Work(value, op, handle, fills, reads - fills, kind, shown_names)
+        shprivate_builtins = tuple(shown(part) for part in value.args[:1])
+        return Work(value, op, handle, fills, reads - fills, kind, shprivate_builtins)
 
     def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
         """``parts, work = gather(x)``: a function of this file, without branches, that returns what it has begun."""

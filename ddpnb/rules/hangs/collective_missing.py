@@ -145,7 +145,7 @@ def _skipped(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs
     """Of ranks that are in another call than the one that others wait in."""
     one, other = _named_apart(mine, theirs)
 
-    def told(here: str, there: str) -> str:
+    def told(here: str, there: str, one: str = one, other: str = other) -> str:
         is_ = phrases.verb(culprits, "it is", "they are")
         return f"{_did_not_call(culprits, other, waiting, there)}: {is_} in {one}{here}."
 
@@ -154,6 +154,7 @@ def _skipped(culprits: Sequence[int], mine: Call, waiting: Sequence[int], theirs
         told(_line(mine.site), _line(theirs.site)),
         told(_line(mine.site), ""),
         told("", ""),
+        told(_line(mine.site), "", mine.op, theirs.op),
         f"{_did_not_call(culprits, other, waiting, '')}.",
     )
 

@@ -63,7 +63,7 @@ def test_nothing_else_is_imported():
     loaded = set(run(script).splitlines()[1].split())
     ours = {name for name in loaded if name.startswith("ddpnb.")}
     assert ours - {"ddpnb.recording", "ddpnb.recording.writers"} == {
-        "ddpnb.own_names",
+        "ddpnb.private_builtins",
         "ddpnb.recorder",
         "ddpnb.recorder.events",
         "ddpnb.recorder.events.checkpoints",

@@ -171,9 +171,9 @@ def _broken(trace: Trace, iterations: Sequence[tuple[int, int]], left: bool) -> 
         (begin, end), (begins, ends) = iterations[before], iterations[number]
         found = compare(trace, trace, _all, begin=(begin + 1, begins + 1), end=(end, ends), patient=False)
         first = found.first
-        if (
-            first is not None and first.kind != "operation" and not _often(trace, first)
-        ):  # a library may do more now and then
+        if first is None or first.kind == "operation":  # a library may do more now and then
+            continue
+        if not _often(trace, first):
             return found
     return None
 
