@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -13,6 +14,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
@@ -233,6 +235,16 @@ def alive(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def processes_below() -> set[psutil.Process]:
+    """All processes below this one, but for the browser's: it starts and ends some at any time."""
+    found = set()
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "playwright" not in " ".join(child.cmdline()):
+                found |= {child, *child.children(recursive=True)}
+    return found
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ mcp = pytest.importorskip("mcp")
 from tests import stepped  # noqa: E402
 from tests.agents.conversation import held  # noqa: E402
 from tests.cli import jobs  # noqa: E402
-from tests.conftest import alive  # noqa: E402
+from tests.conftest import alive, processes_below  # noqa: E402
 
 
 def server(folder, *options):
@@ -31,7 +31,7 @@ def line_of(folder, text):
 
 
 def below():
-    return {child.pid for child in psutil.Process().children(recursive=True)}
+    return {process.pid for process in processes_below()}
 
 
 def assert_ended(pids):

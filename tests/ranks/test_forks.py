@@ -11,7 +11,6 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ddpnb.ranks import devices, forks
@@ -23,7 +22,7 @@ from ddpnb.studies.bisection.probing import CommandProber
 from ddpnb.studies.bisection.space import Probe
 from ddpnb.studies.bisection.varied import Trying
 from ddpnb.world.plain_run import PlainRun
-from tests.conftest import alive
+from tests.conftest import alive, processes_below
 
 WITHIN_S = 240.0
 SCRIPT = """
@@ -87,10 +86,10 @@ def of_all_tests():
 
 def forking():
     """A prober with two forked ranks; nothing of it is left at the end."""
-    threads, others = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
+    threads, others = set(threading.enumerate()), processes_below()
     made = CommandProber(Request(("train.py",), fork=True, backend="gloo", patience=3.0))
     yield made
-    processes = set(psutil.Process().children(recursive=True)) - others
+    processes = processes_below() - others
     made._fork_servers.close()
     assert not [process for process in processes if alive(process.pid)]
     assert until(lambda: not [one for one in set(threading.enumerate()) - threads if one.name.startswith("ddpnb fork")])

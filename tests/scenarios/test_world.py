@@ -16,7 +16,7 @@ import pytest
 import ddpnb
 from ddpnb.errors import CannotWrite, DdpnbError, DeviceError, LaunchError, ScriptNotFound, UsageError, WorldError
 from tests.cli.commands import assert_no_own_frames
-from tests.conftest import alive
+from tests.conftest import alive, processes_below
 
 pytestmark = pytest.mark.world
 
@@ -339,10 +339,10 @@ def test_an_engine_that_never_comes_up(monkeypatch, tmp_path):
     broken = tmp_path / "sitecustomize.py"
     broken.write_text("import os, sys\nif os.environ.get('RANK') == '1': sys.exit('no such device')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    before = set(_children())
+    before = processes_below()
     with pytest.raises(LaunchError, match="rank 1"):
         ddpnb.launch(2, quiet=True)
-    assert set(_children()) - before == set()
+    assert processes_below() <= before
 
 
 @pytest.mark.full
@@ -381,9 +381,3 @@ def test_errors_explain_themselves():
     assert isinstance(error, DdpnbError) and str(error) == "what\n  hint"
     assert error._render_traceback_() == ["UsageError: what\n  hint"]
     assert issubclass(DeviceError, UsageError)
-
-
-def _children():
-    import psutil
-
-    return [child.pid for child in psutil.Process().children(recursive=True)]
