@@ -128,8 +128,7 @@ def pair(launcher):
 @pytest.fixture
 def desk(pair):
     """A dashboard of the world, whose ranks are free and have nothing armed."""
-    pair.release()
-    if not all(map(alive, pair.pids())):
+    if pair.release().left or not all(map(alive, pair.pids())):
         pair.restart()
     pair.heal()
     pair.resume()
@@ -213,7 +212,7 @@ def test_a_pitfall_has_its_own_fence_and_patience_and_leaves_the_worlds(desk):
 def test_two_dashboards_show_one_world(desk):
     other = Desk(desk.world)
     try:
-        desk.does("run", script=PACED, arguments="5")
+        desk.runs(PACED, "5")
         for one in (desk, other):
             one.is_at("last run: OK")
             one.sees(one.dashboard.board, "last run: finished")
@@ -531,8 +530,7 @@ def test_a_hold_can_be_removed_before_anybody_comes_to_it(desk):
     desk.does("unhold", number=button["number"])
     desk.until(lambda: not shown.actions.listed)
     desk.is_done()
-    desk.does("run", script=PACED, arguments="3")
-    desk.is_at("last run: OK")
+    desk.runs(PACED, "3")
 
 
 # -- break and fix
@@ -573,8 +571,7 @@ def test_a_fault_that_is_healed_does_not_strike(desk):
     desk.does("heal")
     desk.until(lambda: not shown.actions.injections)
     desk.is_done()
-    desk.does("run", script=PACED, arguments="3")
-    desk.is_at("last run: OK")
+    desk.runs(PACED, "3")
 
 
 @pytest.mark.full
@@ -590,8 +587,7 @@ def test_a_rank_that_dies_while_it_is_shown_is_replaced(desk):
     desk.reads("Rank 1 has a new process")
     assert desk.world.pids()[1] != before[1] and all(map(alive, desk.world.pids()))
     desk.is_done()
-    desk.does("run", script=PACED, arguments="2")
-    desk.is_at("last run: OK")
+    desk.runs(PACED, "2")
 
 
 # -- start-up

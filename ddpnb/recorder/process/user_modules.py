@@ -24,7 +24,13 @@ class UserModules:
         self._began = time.time_ns()
 
     def forget(self, *, everything: bool) -> None:
-        """Forget the modules of the last script; others if one was edited since its import, or if that is asked for."""
+        """Forget the modules of the last script; others if one was edited since its import, or if that is asked for.
+
+        Those of a package whose own import was interrupted are forgotten too, whoever's they are: Python keeps them, and
+        imports the package again without them.
+        """
+        for name in [name for name in list(sys.modules) if _is_left_over(name)]:
+            del sys.modules[name]
         paths = _loaded()
         if everything or self._are_scripts or any(self._edited(name, path) for name, path in paths.items()):
             self._known.clear()
@@ -50,6 +56,12 @@ class UserModules:
         # Imported by nothing that we ran (%px): then it was edited if that was since the last run.
         began, before = self._known.setdefault(name, (self._ended, _written(path)))
         return before > began or _written(path) != before
+
+
+def _is_left_over(name: str) -> bool:
+    """Whether a package that this module is in is not loaded."""
+    package = name.rpartition(".")[0]
+    return bool(package) and (package not in sys.modules or _is_left_over(package))
 
 
 def forget_loaded() -> None:

@@ -88,3 +88,25 @@ def test_a_module_that_no_run_has_imported_is_kept(project, modules):
     os.utime(path, ns=(before, before))
     by_a_cell = importlib.import_module("its_model")
     assert one_run(modules) is by_a_cell
+
+
+def test_a_package_whose_import_was_interrupted_is_imported_as_a_whole(tmp_path, monkeypatch, modules):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "half_there"
+    (package / "deep").mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import sys\nimport half_there.deep.deeper\nif sys.interrupted:\n    raise KeyboardInterrupt\nnumber = deep.deeper.number\n"
+    )
+    (package / "deep" / "__init__.py").write_text("")
+    (package / "deep" / "deeper.py").write_text("number = 3\n")
+    monkeypatch.setattr(sys, "interrupted", True, raising=False)
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module("half_there")
+    assert "half_there.deep.deeper" in sys.modules
+    monkeypatch.setattr(sys, "interrupted", False)
+    with pytest.raises(NameError):  # what Python does
+        importlib.import_module("half_there")
+    modules.forget(everything=False)
+    assert importlib.import_module("half_there").number == 3
+    for name in ("half_there", "half_there.deep", "half_there.deep.deeper"):
+        del sys.modules[name]
