@@ -26,8 +26,8 @@ class UserModules:
     def forget(self, *, everything: bool) -> None:
         """Forget the modules of the last script; others if one was edited since its import, or if that is asked for.
 
-        Those of a package whose own import was interrupted are forgotten too, whoever's they are: Python keeps them, and
-        imports the package again without them.
+        So are those of any package whose own import was interrupted: Python keeps them, and imports the package again
+        without them.
         """
         for name in [name for name in list(sys.modules) if _is_left_over(name)]:
             del sys.modules[name]
