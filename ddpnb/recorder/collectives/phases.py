@@ -129,6 +129,7 @@ class Phases(Hooks):
                     timeout_s=_seconds(argument(2, "timeout")),
                     threads=torch.get_num_threads(),
                     versions=versions(),
+                    attempts_before=_attempts_before(method),
                 )
 
             start = self.gathered(gather, InitProcessGroup())
@@ -372,6 +373,13 @@ def environment() -> dict[str, str]:
     """The variables that matter to a distributed run, bounded."""
     chosen = sorted(n for n in os.environ if n.startswith(ENVIRONMENT) and not n.startswith(_OURS))
     return {name: os.environ[name][:200] for name in chosen[:100]}
+
+
+def _attempts_before(method: str) -> int:
+    """How often torchrun has started the ranks before, where they use the store of its agent, which outlives them."""
+    of_agent = method == "env://" and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(count) if of_agent and count.isdecimal() else 0
 
 
 def versions() -> dict[str, str]:

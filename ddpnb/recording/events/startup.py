@@ -44,7 +44,10 @@ class InitRpc(Joining):
 
 @event("init_process_group")
 class InitProcessGroup(Joining):
-    """A rank joins the default group. ``size``, ``as_rank`` and ``implementation`` are what it became."""
+    """A rank joins the default group. ``size``, ``as_rank`` and ``implementation`` are what it became.
+
+    ``attempts_before``: of the launcher, in which other processes have written into the same store.
+    """
 
     backend: str = ""
     implementation: str = (
@@ -56,6 +59,7 @@ class InitProcessGroup(Joining):
     versions: Mapping[str, str] = rest()
     size: int | None = None
     as_rank: int | None = None
+    attempts_before: int = 0
 
 
 @event("store")

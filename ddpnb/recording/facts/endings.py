@@ -19,6 +19,7 @@ _BARRIER_LOST = "received errors while waiting for send/recv from rank"
 REFUSAL = "CollectiveMismatch"  # what the fence raises
 _NETWORK_ERRORS = frozenset({"DistNetworkError", "DistStoreError", "DistBackendError"})
 _DEFAULT_S = 600.0  # of NCCL
+_NOTICED_NS = 1_000_000_000  # within which the end of a process is seen
 
 
 def _ran_out(record: RankRecord, ending: Ending) -> bool:
@@ -122,12 +123,16 @@ def _has_left(record: RankRecord) -> bool:
 
 
 def ended_after(recording: Recording, lost: list[int]) -> set[int]:
-    """The ranks that a launcher has ended (SIGTERM) since a watchdog aborted another one: no cause of it."""
+    """The ranks that a launcher has ended (SIGTERM) since another one had failed: no cause of it.
+
+    A rank that loses one raises at once, and a launcher notices the end of a process a moment later. A watchdog that has aborted
+    a rank had waited for its time-out: nothing that ended later has a part in that.
+    """
     endings = {rank: record.ending for rank, record in recording.ranks.items() if record.ending is not None}
-    aborted = min((endings[rank].at_ns for rank in lost if endings[rank].how == "died"), default=None)
-    if aborted is None:
-        return set()
-    return {rank for rank, one in endings.items() if one.code == -signal.SIGTERM and one.at_ns >= aborted}
+    failed = [one.at_ns + (0 if one.how == "died" else _NOTICED_NS) for one in map(endings.__getitem__, lost)]
+    return {
+        rank for rank, one in endings.items() if failed and one.code == -signal.SIGTERM and one.at_ns >= min(failed)
+    }
 
 
 def handled(recording: Recording, rank: int) -> list[ExceptionHandled]:

@@ -67,7 +67,11 @@ _REFUSED = re.compile(r"connectFullMesh.*Connection refused", re.DOTALL)
 
 
 def stale_start(recording: Recording) -> tuple[int, InitProcessGroup, tuple[int, ...]] | None:
-    """(a rank, its start, the ranks that had not joined then): refused at their address, which an earlier run had left."""
+    """(a rank, its start, the ranks that had not joined then): refused at an address that an earlier run had left.
+
+    In a store that an earlier attempt of the launcher has used, all may have joined: its addresses are there until they are
+    written again.
+    """
     for rank, record in sorted(recording.ranks.items()):
         failed = record.events(InitProcessGroup, state="failed")
         if not failed or record.ending is None or not _REFUSED.search(record.ending.message[:20_000]):
@@ -77,7 +81,7 @@ def stale_start(recording: Recording) -> tuple[int, InitProcessGroup, tuple[int,
             for other, one in sorted(recording.ranks.items())
             if not any(start.began_ns < failed[-1].ended_ns for start in _since(one, failed[-1]))
         )
-        if late:
+        if late or failed[-1].attempts_before:
             return rank, failed[-1], late
     return None
 

@@ -607,6 +607,25 @@ def test_an_address_of_an_earlier_start():
     assert first(record(failing(10, 20), there)).code != "DDP105"
 
 
+@pytest.mark.parametrize(("died_s", "code"), [(1.7, "DDP105"), (0.05, "DDP311")])
+def test_an_address_of_an_earlier_attempt_in_the_store_of_torchrun(died_s, code):
+    """It ends the others with SIGTERM once one has failed; one that was ended first is the cause."""
+    said = "Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[::1]:5"
+    rank = Rank(0, 2).absent().phase("init_process_group", "failed", line(4), attempts_before=1)
+    rank._history[-1] = replace(rank._history[-1], began_ns=10, ended_ns=20)
+    one = rank.raises("RuntimeError", said, line(4), TORCH_FRAME)
+    other = Rank(1, 2).absent().starts(line(4))
+    other._history[-1] = replace(other._history[-1], began_ns=15)
+    taken = record(one, other.dies(-15))
+    after = taken.ranks[0].ending.at_ns + int(died_s * 1e9)
+    other = replace(taken.ranks[1], ending=replace(taken.ranks[1].ending, at_ns=after))
+    found = first(replace(taken, ranks={**taken.ranks, 1: other}))
+    assert found.code == code
+    if code == "DDP105":
+        assert (found.culprits, found.certainty) == ((0,), "likely")
+        assert "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1" in found.remedy
+
+
 # -- all of them leave the signature alone
 
 
