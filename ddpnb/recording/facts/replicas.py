@@ -126,7 +126,23 @@ class Replicas:
         found = self.difference("updated", "forward", "gradients", names=names)
         if found is not None and self._other_pace(found):
             return self.difference("updated", "gradients", names=names)
-        return found
+        return found if found is None or found.kind == "forward" else self._of_steps_left_out(found, names) or found
+
+    def _of_steps_left_out(self, found: Difference, names: list[str]) -> Difference | None:
+        """The first forward that differs, if by then ranks have stepped more often than others.
+
+        What was found after a step, or before it, may then be of other forwards on these ranks.
+        """
+        first = self.difference("forward", names=names)
+        if first is None or len({sample.step for sample in first.samples.values()}) == 1:
+            return None
+        then = next(
+            samples
+            for samples in self.turns("forward").values()
+            if samples.keys() >= found.samples.keys()
+            and any(samples[rank].at_ns > sample.at_ns for rank, sample in found.samples.items())
+        )
+        return first if len({sample.step for sample in then.values()}) > 1 else None
 
     def _other_pace(self, found: Difference) -> bool:
         """Whether ranks only took other numbers of forwards to the same optimizer steps, after which they agree."""

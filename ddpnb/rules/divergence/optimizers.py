@@ -20,6 +20,7 @@ from ddpnb.rules.rule import FEW, Draft, each, say
 
 SCALING_DIFFERS = FindingType("DDP409", "scaling-differs")
 OPTIMIZER_DIFFERS = FindingType("DDP410", "optimizer-differs")
+STEP_TOGETHER = "Step the optimizer on all ranks or on none: decide together (reduce the flag first)."
 STATE_ON_ONE_RANK = FindingType("DDP605", "state-on-one-rank", ways_part=True)
 
 Made = TypeVar("Made", OptimizerMade, ScalerMade)
@@ -173,7 +174,48 @@ def steps_differ(own: Replicas, found: Difference, steps: Mapping[int, int]) -> 
             ),
             *how_far(found),
         ],
-        "Step the optimizer on all ranks or on none: decide together (reduce the flag first).",
+        STEP_TOGETHER,
+        tensors=found.tensors,
+        sides=apart.sides,
+    )
+
+
+def passes_differ(own: Replicas, found: Difference) -> Draft | None:
+    """DDP410: ranks ran other numbers of backward passes since the optimizer step before: some left out a step."""
+    before = 0 if found.kind == "gradients" else 1
+    steps = {rank: sample.step - before for rank, sample in found.samples.items()}
+    taken = {
+        rank: one.backwards
+        for rank, step in steps.items()
+        for one in own.of(rank, "gradients")
+        if one.step == step and one.backwards is not None
+    }
+    apart = own.split(taken)
+    if taken.keys() != steps.keys() or not apart.differs:
+        return None
+    step = max(steps.values()) + 1
+    return draft_of(
+        OPTIMIZER_DIFFERS,
+        either(
+            "{who} took optimizer step {step} of {name} after another number of backward passes than the other ranks.",
+            "{who} took optimizer step {step} of {name} after different numbers of backward passes.",
+            apart.culprits,
+            taken,
+            step=step,
+            name=own.name,
+        ),
+        found.samples,
+        apart.culprits,
+        [
+            *each(
+                sorted(taken),
+                lambda rank: (
+                    f"Rank {rank} ran {taken[rank]:.0f} backward {'pass' if taken[rank] == 1 else 'passes'} since the step before."
+                ),
+            ),
+            *how_far(found),
+        ],
+        STEP_TOGETHER,
         tensors=found.tensors,
         sides=apart.sides,
     )

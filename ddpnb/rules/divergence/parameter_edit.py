@@ -14,8 +14,8 @@ from ddpnb.recording.facts.replicas import Replicas
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.replicas import Sample
 from ddpnb.rules.divergence.builder import draft_of, few, how_far, loaded_alone, loads, since_steps
-from ddpnb.rules.divergence.optimizers import steps_differ
-from ddpnb.rules.rule import Draft, say
+from ddpnb.rules.divergence.optimizers import STEP_TOGETHER, steps_differ
+from ddpnb.rules.rule import Draft, each, say
 
 REPLICA_DRIFT = FindingType("DDP405", "replica-drift")
 PARTIAL_LOAD = FindingType("DDP601", "partial-load")
@@ -199,13 +199,22 @@ def in_between(own: Replicas, found: Difference) -> Draft:
             "The steps in between were not checked.",
         )
     )
+    ended = {rank: own.ranks[rank] for rank in sorted(found.samples)}
+    steps = {rank: one.steps for rank, one in ended.items() if one.ending is not None and one.ending.well}
+    apart = len(steps) == len(ended) and len({*steps.values()}) > 1
     return drifted(
         own,
         found,
         found.split.culprits,
         f"since optimizer step {now} or earlier" if before is None else since_steps(before, now),
-        [*looks, *how_far(found)],
-        "Look for code that changes parameters or optimizer state on these ranks only; world.compare() shows at any "
+        [
+            *looks,
+            *how_far(found),
+            *(each(steps, lambda r: f"Rank {r} has run {steps[r]} optimizer steps in all.") if apart else ()),
+        ],
+        f"{STEP_TOGETHER} Otherwise look for code that changes parameters on these ranks only."
+        if apart
+        else "Look for code that changes parameters or optimizer state on these ranks only; world.compare() shows at any "
         "time whether they differ.",
         sides=found.sides,
     )

@@ -24,6 +24,7 @@ from ddpnb.rules.divergence.optimizers import (
     SCALING_DIFFERS,
     STATE_ON_ONE_RANK,
     other_update,
+    passes_differ,
     scales_differ,
     settings_differ,
 )
@@ -62,6 +63,8 @@ def _drifted(own: Replicas) -> Draft | None:
         return None
     if found.kind == "forward":
         return edited(own, found)
+    if (left_out := passes_differ(own, found)) is not None:
+        return left_out
     if found.kind == "gradients":
         return gradients_differ(own, found)
     if found.turn == 1 and "made" in own.model.options:  # a model of an earlier run

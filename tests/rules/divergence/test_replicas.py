@@ -272,6 +272,24 @@ ODD = {
         lambda who: trained(lambda r: r.forward(STEP).backward(STEP), step, who, after=4),
         "DDP410", {"said": ["number of optimizer steps"]},
     ),
+    "a step that is left out, where the next forward is not looked at": (
+        lambda who: each(
+            lambda r: (
+                (passes := r.wraps(at=WRAPPED).trains(2, STEP).forward(STEP).backward(STEP)) and r.rank in who
+                and passes.forward(STEP).backward(STEP),
+                r.gradients(STEP, odd={WEIGHT: 9} if r.rank in who else {}),
+                r.updated(STEP, odd={WEIGHT: 8} if r.rank in who else {}),
+            ), 4
+        ),
+        "DDP410", {"said": ["optimizer step 3", "another number of backward passes", "2 backward passes"]},
+    ),
+    "a step that is left out among those that were not checked": (
+        lambda who: each(
+            lambda r: r.wraps(at=WRAPPED).trains(3 if r.rank in who else 4, STEP)
+            .sample("updated", STEP, step=64, turn=65, odd={WEIGHT: 9} if r.rank in who else {}), 4
+        ),
+        "DDP405", {"said": ["not checked", "optimizer steps in all", "Step the optimizer on all ranks"]},
+    ),
 }  # fmt: skip
 
 
