@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from ddpnb.ranks.environment import LOOPBACK, Port, ReservedPort
 from ddpnb.ranks.outside import Outside
 from ddpnb.recording import verbs
+from ddpnb.recording.ending import Ending
 from ddpnb.recording.verbs import A, Request
 
 Connection = Literal["open", "stopped", "lost"]
@@ -107,6 +108,10 @@ class RankView(Protocol):
     def parent_of(self, rank: int) -> str:  # noqa: ARG002
         """The process that has started the rank, in words, if it lives and is not of ddpnb; else empty."""
         return ""
+
+    def before_joining(self, rank: int) -> Ending | None:  # noqa: ARG002
+        """How the process that was to be this rank has ended, if it is known and never was one."""
+        return None
 
     # -- their hosts
 

@@ -122,6 +122,11 @@ def exit_file(job: str, pid: int) -> str:
     return os.path.join(job, f"exit-{pid}")
 
 
+def raised_file(job: str, pid: int) -> str:
+    """The file in the folder of a job with what a process has raised, as the one that started it has written it."""
+    return os.path.join(job, f"raised-{pid}")
+
+
 def host_folder(name: str) -> str:
     """The name of the folder of a host, in that of a job which is only recorded."""
     return f"host-{re.sub('[^A-Za-z0-9._-]', '_', name)[:100]}"

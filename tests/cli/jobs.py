@@ -42,6 +42,9 @@ from steps import *
 import os, torch.multiprocessing as mp
 
 def work(rank, mode, port):
+    if mode == "absent" and rank == 1:
+        time.sleep(5)  # the other one has joined by then
+        {}["shard"]
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     train(mode)
 

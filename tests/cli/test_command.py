@@ -26,6 +26,15 @@ def test_a_healthy_job(job, cli):
 
 
 @pytest.mark.full
+def test_what_a_process_raised_before_it_joined(job, cli):
+    """It was no rank yet; the one that waited for it is ended by ``mp.start_processes``."""
+    done, verdict = run(cli, job, *spawn("absent"))
+    (finding,) = verdict["findings"]
+    assert (finding["code"], finding["culprits"]) == ("DDP312", [1]) and "KeyError: 'shard'" in finding["summary"]
+    assert (done.returncode, verdict["outcome"], verdict["exit_codes"]["1"]) == (1, "crash", 1)
+
+
+@pytest.mark.full
 def test_a_job_that_hangs(job):
     process = begin("run", "--json", "v.json", "--save", "hang.ddpnb", "--", *TORCHRUN, "train.py", "skip", cwd=job)
     _, said = process.communicate(timeout=240)

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from ddpnb.ranks.jobs.exits import Exits, exit_status
 from ddpnb.ranks.process_samples import GONE, STOPPED, command_of, kernel_status
 from ddpnb.ranks.rank_processes import RankView
 from ddpnb.recording import protocol, status_file
-from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS
+from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
+from ddpnb.recording.messages import tracebacks
 from ddpnb.recording.names import UNDECODABLE, given_name
 
 _LIMIT = 64 << 10  # bytes of a rank's description
@@ -32,6 +33,8 @@ _SIGNALS = {
 }
 _CRASH = re.compile(rb"Fatal Python error: (" + b"|".join(_SIGNALS) + rb")")
 _CRASH_LIMIT = 1 << 20
+_RAISED_LIMIT = 1 << 20
+_MOST_FILES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,23 @@ def ended(folder: str, rank: int) -> bool:
         os.path.exists(os.path.join(folder, f"rank{rank}.end.json"))
         or status_file.read(folder, rank).ending is not None
     )
+
+
+def _raised(job: str, parent: int, ranks: set[int]) -> Iterator[Ending]:
+    """How those of the processes that one had started by multiprocessing ended which were no ranks when they failed."""
+    for name in sorted(os.listdir(job))[:_MOST_FILES]:
+        start, _, pid = name.partition("-")
+        if start != "raised" or not pid.isdecimal() or int(pid) in ranks:
+            continue
+        try:
+            with open(protocol.raised_file(job, int(pid)), encoding="utf-8") as file:
+                told = json.loads(file.read(_RAISED_LIMIT))
+            if int(told["parent"]) == parent:
+                text = str(told["text"])
+                for error in tracebacks.read(text)[-1:]:
+                    yield Ending("raised", 1, error.exception, error.message, error.frames, text, int(told["at_ns"]))
+        except (OSError, *UNDECODABLE):
+            continue
 
 
 class JobProcesses(RankView):
@@ -187,6 +207,16 @@ class JobProcesses(RankView):
         pid, began = known.parent if known is not None and known.here else (0, 0)
         lives = pid and protocol.started(pid) == began and protocol.lives(str(pid))
         return f"process {pid} ({command_of(pid)})" if lives else ""
+
+    def before_joining(self, rank: int) -> Ending | None:
+        found = self.found()
+        parents = {known.parent[0] for known in found.values()}
+        sizes = {known.size for known in found.values()}
+        if len(parents) != 1 or len(sizes) != 1 or {*range(sizes.pop())} - found.keys() != {rank}:
+            return None  # more are missing: which of them it was to be is not known
+        ranks = {known.pid for known in found.values()}
+        raised = list(_raised(os.path.dirname(self.folder), parents.pop(), ranks))
+        return raised[0] if len(raised) == 1 else None
 
     # -- what says how one has ended
 

@@ -276,6 +276,8 @@ class Observer:
         status, ending = known.status, self.ending(rank)
         if ending is not None and ending.code < 0 and not ending.parent:
             ending = replace(ending, parent=self._processes.parent_of(rank))
+        if ending is None and not pid:
+            ending = self._processes.before_joining(rank)
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
         process = (

@@ -85,6 +85,7 @@ def _note_children() -> None:
 
         if folder := protocol.job_folder(os.environ):
             children.note_ends(folder, lambda: _started)
+            children.note_exceptions(folder, lambda: _started)
     except Exception as error:
         _refused(f"{type(error).__name__}: {error}")
 

@@ -135,6 +135,12 @@ def ended_after(recording: Recording, lost: list[int]) -> set[int]:
     }
 
 
+def ended_by_launcher(recording: Recording, ending: Ending) -> list[int]:
+    """The ranks that were ended with SIGTERM after this failure, as a launcher does once one has failed."""
+    endings = {rank: one for rank, record in sorted(recording.ranks.items()) if (one := record.ending) is not None}
+    return [rank for rank, one in endings.items() if one.code == -signal.SIGTERM and one.at_ns >= ending.at_ns > 0]
+
+
 def handled(recording: Recording, rank: int) -> list[ExceptionHandled]:
     """The exceptions that handlers of a rank caught, in their order; of a file without text, what may have been one."""
     found: dict[tuple[object, ...], ExceptionHandled] = {}

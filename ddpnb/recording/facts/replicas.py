@@ -136,13 +136,13 @@ class Replicas:
         first = self.difference("forward", names=names)
         if first is None or len({sample.step for sample in first.samples.values()}) == 1:
             return None
-        then = next(
+        later = (
             samples
             for samples in self.turns("forward").values()
             if samples.keys() >= found.samples.keys()
             and any(samples[rank].at_ns > sample.at_ns for rank, sample in found.samples.items())
         )
-        return first if len({sample.step for sample in then.values()}) > 1 else None
+        return first if len({sample.step for sample in next(later, {}).values()}) > 1 else None
 
     def _other_pace(self, found: Difference) -> bool:
         """Whether ranks only took other numbers of forwards to the same optimizer steps, after which they agree."""

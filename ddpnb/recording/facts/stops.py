@@ -192,8 +192,9 @@ def failures(
         and not endings.is_fence_stop(record.ending)
     }
     groups: dict[tuple[object, ...], list[int]] = {}
-    # A launcher ends the others with SIGTERM once one has failed.
-    for rank in sorted(roots, key=lambda rank: (roots[rank].code == -signal.SIGTERM, roots[rank].at_ns)):
+    own = [ending for ending in roots.values() if ending.code != -signal.SIGTERM]
+    then = {rank for ending in own for rank in endings.ended_by_launcher(recording, ending)}
+    for rank in sorted(roots.keys() - then, key=lambda rank: (roots[rank].code == -signal.SIGTERM, roots[rank].at_ns)):
         ending = roots[rank]
         frame = ending.innermost_user
         groups.setdefault((ending.how, ending.code, ending.exception, frame and frame.site), []).append(rank)

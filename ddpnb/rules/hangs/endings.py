@@ -10,7 +10,7 @@ from dataclasses import replace
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import Site
 from ddpnb.recording.events.runs import Caller
-from ddpnb.recording.facts.endings import handled, is_consequence
+from ddpnb.recording.facts.endings import ended_by_launcher, handled, is_consequence
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.facts.standings import last_site
 from ddpnb.recording.facts.stops import Awaited, Stop, failures
@@ -102,6 +102,9 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         evidence.append(
             say("{who} [is|are] blocked in {call}{at}.", held, call=phrases.in_call(call), at=phrases.at(call.site))
         )
+    then = ended_by_launcher(recording, ending) if ending.code != -signal.SIGTERM else []
+    if then:
+        evidence.append(say("{who} [was|were] ended (SIGTERM) after that.", then))
     if stop.lost:
         evidence.append(f"{phrases.ranks(stop.lost, True)} lost the connection (secondary failure).")
     evidence += _handled_before(recording) if ending.how == "raised" else []
@@ -113,7 +116,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
     if ending.how == "raised" and ending.exception and len({_what(record) for record in records}) > 1:
         did = f"raised {ending.exception}"  # each with a message of its own: see the evidence
     others_wait = waited_for(ranks, waiting)
-    failed = [rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well]
+    failed = {rank for rank, one in recording.ranks.items() if one.ending is not None and not one.ending.well}
     report = recording.report
     unsure = report is not None and not set(ranks).isdisjoint(report.unsure)
     # Of a report: another one failed before, or it is not known which was the first.
@@ -132,7 +135,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         if everywhere and ending.exception not in _NOT_PARSED
         else LOOK_AT_FIRST
         if stop.secondary
-        else _remedy(records[0], waited_for=bool(waiting), others_failed=followed and set(failed) > set(ranks)),
+        else _remedy(records[0], waited_for=bool(waiting), others_failed=followed and failed - {*then} > set(ranks)),
         {
             rank: waits[rank].standing.site if rank in waits and rank in waiting else last_site(recording.ranks[rank])
             for rank in (*ranks, *waiting)

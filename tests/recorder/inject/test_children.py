@@ -8,6 +8,7 @@ import signal
 from multiprocessing.popen_fork import Popen
 
 import pytest
+from torch.multiprocessing import ProcessRaisedException
 
 from ddpnb.ranks.jobs.job_processes import Identity, JobProcesses
 from ddpnb.recorder.inject import children
@@ -58,3 +59,30 @@ def test_what_is_no_status_is_none(tmp_path, text):
     (tmp_path / "exit-41").write_text(text)
     assert JobProcesses(str(tmp_path / "start-0"))._of_parent(Identity(0, 41, 1)) is None
     assert protocol.exit_file(str(tmp_path), 41) == str(tmp_path / "exit-41")
+
+
+def test_what_a_process_has_raised_that_was_to_be_the_only_missing_rank(tmp_path, monkeypatch):
+    made = ProcessRaisedException.__init__
+    monkeypatch.setattr(ProcessRaisedException, "__init__", made)
+    children.note_exceptions(str(tmp_path), lambda: False)
+    said = '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "/x/train.py", line 7, in main\n    load()\nKeyError: 1\n'
+    assert ProcessRaisedException(said, 1, 41).error_pid == 41
+
+    def ending(*ranks, size=2, rank=1):
+        folder = tmp_path / f"start-{len(ranks)}-{size}"
+        folder.mkdir(exist_ok=True)
+        processes = JobProcesses(str(folder))
+        monkeypatch.setattr(
+            processes, "found", lambda: {n: Identity(n, 50 + n, size, parent=(os.getpid(), 1)) for n in ranks}
+        )
+        return processes.before_joining(rank)
+
+    found = ending(0)
+    assert (found.how, found.exception, found.message, found.frames[-1].line) == ("raised", "KeyError", "1", 7)
+    assert found.at_ns
+    assert ending(0, size=3) is None  # two are missing
+    assert ending(0, rank=0) is None and ending(0, 1) is None and ending() is None
+    (tmp_path / "raised-42").write_text((tmp_path / "raised-41").read_text())
+    assert ending(0) is None  # it is not known which of them was to be that rank
+    (tmp_path / "raised-42").write_text("[" * 100_000)
+    assert ending(0) == found

@@ -355,6 +355,16 @@ def test_a_rank_that_a_launcher_ends_after_a_watchdog_ended_another_one_is_no_ro
     assert errors[0] == ("DDP301", (1,))
 
 
+def test_ranks_that_a_launcher_ends_after_a_failure_are_named_beside_it():
+    own = Rank(0, 3).raises("KeyError", "'a'", line(5))
+    others = [Rank(rank, 3).calls("barrier", line(4)) for rank in (1, 2)]
+    for other in others:
+        other.passes(1, "later").passes(2, "later").passes(3, "later")
+    (one,) = findings(own, *(other.dies(-signal.SIGTERM) for other in others))
+    assert (one.code, one.culprits, one.remedy) == ("DDP312", (0,), "Start with the KeyError.")
+    assert "Ranks 1 and 2 were ended (SIGTERM) after that." in one.evidence
+
+
 def test_of_messages_that_differ_the_title_names_none():
     (one,) = findings(*(Rank(rank, 3).raises("KeyError", f"'a{rank}'", line(5)) for rank in range(3)))
     assert one.summary == "Ranks 0, 1 and 2 raised KeyError." and "raised KeyError: 'a2'" in " ".join(one.evidence)
