@@ -13,7 +13,7 @@ from contextlib import suppress
 from multiprocessing.popen_fork import Popen
 from typing import Any
 
-from torch.multiprocessing import ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from ddpnb.recording import protocol
 from ddpnb.recording.files import write_private

@@ -8,7 +8,7 @@ import signal
 from multiprocessing.popen_fork import Popen
 
 import pytest
-from torch.multiprocessing import ProcessRaisedException
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from ddpnb.ranks.jobs.job_processes import Identity, JobProcesses
 from ddpnb.recorder.inject import children
