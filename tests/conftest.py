@@ -63,10 +63,10 @@ def pytest_addoption(parser):
 def pytest_collection_modifyitems(config, items):
     """Leave out what only ``--full`` runs, and begin with what takes longest: files are handed out in this order."""
     skip_without_gpus(items)
-    if not config.getoption("--full"):
-        left_out = [item for item in items if item.get_closest_marker("full")]
+    for mark, wanted in (("full", config.getoption("--full")), ("matrix", "matrix" in config.option.markexpr)):
+        left_out = [item for item in items if not wanted and item.get_closest_marker(mark)]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("full")]
+        items[:] = [item for item in items if wanted or not item.get_closest_marker(mark)]
     for item in items:
         if item.get_closest_marker("full") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(600))  # it takes longer than others, and other tests run beside it

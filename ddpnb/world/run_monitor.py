@@ -327,8 +327,9 @@ class RunMonitor:
             self.known.set()
 
     def _conclude(self, recording: Recording) -> Diagnosis:
-        self.diagnosis = conclusion = self._diagnosed(recording, since_ns=recording.last_progress_ns)
+        conclusion = self._diagnosed(recording, since_ns=recording.last_progress_ns)
         self.recording = self.observer.with_account(recording)
+        self.diagnosis = conclusion  # last: who sees it asks the recording at once
         return conclusion
 
     def _diagnosed(self, recording: Recording, since_ns: int = 0) -> Diagnosis:

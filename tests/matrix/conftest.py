@@ -7,14 +7,6 @@ import pytest
 from tests.matrix.command import Command
 
 
-def pytest_collection_modifyitems(config, items):
-    if "matrix" in config.option.markexpr:
-        return
-    left_out = [item for item in items if item.get_closest_marker("matrix")]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
-
-
 @pytest.fixture
 def command(tmp_path):
     """Runs a command line in a copy of a program's folder; whatever it leaves behind is ended after the test."""

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 _DURATIONS = frozenset({"thread_ns", "cpu_ns", "data_ns"})  # all other nanoseconds are of the monotonic clock
 _BEGIN_NS = 1_000_000_000
 _PORT = re.compile(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<=localhost:)\d{4,5}\b|(?<=port )\d{4,5}\b")
+_FIXED = re.compile(r"/[\w./-]*/ddpnb-pitfalls-\w+")  # where fixed scripts of pitfalls are written
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,16}\b")
 
 
@@ -61,6 +62,7 @@ def texts(folder: Path) -> Callable[[str], str]:
     ports: dict[str, str] = {}
 
     def text(value: str) -> str:
+        value = _FIXED.sub("/project/ddpnb/pitfalls", value)
         for path, name in places:
             value = value.replace(path, name) if len(path) > 1 else value
         value = _ADDRESS.sub("0x7f", value)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+import ddpnb
 from benchmarks.executed import Executed
-from ddpnb.recording import recording_file
+from ddpnb.recording import protocol, recording_file
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
@@ -144,6 +146,15 @@ class Scenarios:
         return scenario
 
 
+@contextmanager
+def launched(*args: Any, **terms: Any) -> Generator[World]:
+    """A World that ends runs after its patience, and whose ranks look at every step: else fewer, the busier the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(protocol.LOOKS, "0..9999")
+        with ddpnb.launch(*args, **terms, end_after_patience=True, quiet=True) as world:
+            yield world
+
+
 def free(world: World) -> None:
     """Free the ranks from the run before, replace those that died, and take faults and holds away."""
     left = world.release(_RELEASE_S).left
@@ -182,7 +193,7 @@ def _write(name: str, recording: Recording, patience: float) -> None:
     path = FOLDER / f"{name}.ddpnb"
     expected = path.with_suffix(".json")
     if path.exists() and expected.exists():
-        kept = recording_file.load(path)
+        kept = without_tracer(recording_file.load(path))
         if (
             _own(kept) == _own(recording)
             and kinds(kept) == kinds(recording)

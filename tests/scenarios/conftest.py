@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import ddpnb
 from benchmarks import executed
-from tests.recordings.scenario import Scenarios
+from tests.recordings.scenario import Scenarios, launched
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,7 @@ def traced_world(ran, request, forks):
     """Ranks that record what they run; a module says how many: ``TRACED = {"n": 4, "patience": 3.0}``."""
     terms = {"n": 2, "fork": True, **getattr(request.module, "TRACED", {})}
     terms["fork"] = terms["fork"] or forks  # what needs new interpreters is diagnosed from its recording here
-    with ddpnb.launch(**terms, end_after_patience=True, quiet=True, timeout=240) as world:
+    with launched(**terms, timeout=240) as world:
         yield world
 
 

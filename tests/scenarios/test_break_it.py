@@ -13,6 +13,7 @@ import ddpnb
 from ddpnb.notebook.dashboard import Dashboard
 from ddpnb.recording.faults import KINDS
 from ddpnb.render.faults import faults
+from tests.recordings.scenario import launched
 from tests.render.reading import Reading
 
 pytestmark = pytest.mark.world
@@ -49,7 +50,7 @@ class Form(HTMLParser):
 
 @pytest.fixture(scope="module")
 def pair():
-    with ddpnb.launch(2, patience=PATIENCE_S, end_after_patience=True, quiet=True, fork=True) as world:
+    with launched(2, patience=PATIENCE_S, fork=True) as world:
         yield world
 
 

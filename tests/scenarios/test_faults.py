@@ -11,7 +11,7 @@ import pytest
 import ddpnb
 from ddpnb.recording.faults import KINDS
 from tests.conftest import VICTIMS
-from tests.recordings.scenario import free
+from tests.recordings.scenario import free, launched
 
 pytestmark = pytest.mark.world
 
@@ -98,7 +98,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def pair():
-    with ddpnb.launch(2, patience=PATIENCE_S, end_after_patience=True, quiet=True, fork=True) as world:
+    with launched(2, patience=PATIENCE_S, fork=True) as world:
         yield world
 
 

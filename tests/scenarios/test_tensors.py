@@ -70,7 +70,7 @@ def test_a_tensor_of_ranks_that_hang(world, script):
 
 @pytest.mark.full
 def test_held_stopped_and_dead_ranks(world, script):
-    world.hold("all_reduce", when="'grads' in globals()")
+    world.hold("all_reduce", when="'grads' in locals()")
     world.run(script, stream=None)
     deadline = time.monotonic() + 240
     while world.status().held != (0, 1, 2):

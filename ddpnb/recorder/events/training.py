@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from ddpnb.recorder.events.bindings import homes_of_manual_seed
 from ddpnb.recorder.events.hooks import Hooks
 from ddpnb.recorder.files.blackbox import BlackBox
-from ddpnb.recorder.stacks.user_frames import is_torch_file, is_user_file
+from ddpnb.recorder.stacks.user_frames import called_by_user, is_torch_file
 from ddpnb.recording.events.models import (
     AttributeOnWrapper,
     CheckpointRead,
@@ -103,7 +103,7 @@ class Training(Hooks):
 
     def _seeded(self, seed: Any) -> None:
         """torch and libraries set it as well: only what the script itself asks for is recorded."""
-        if type(seed) is int and is_user_file(sys._getframe(2).f_code.co_filename):
+        if type(seed) is int and called_by_user(2):
             self.emit(SeedSet(seed=seed))
 
     def _attribute(self, ddp: Any, name: str, value: Any) -> None:

@@ -30,6 +30,8 @@ def _folder_of(package: str) -> str:
 
 
 _TORCH = _folder_of("torch")
+# The compiler, once it is imported, calls some functions of torch for the user.
+_COMPILER = (os.path.join(_TORCH, "_compile.py"), os.path.join(_TORCH, "_dynamo", ""))
 
 
 def _library_folders() -> tuple[str, ...]:
@@ -95,6 +97,14 @@ def file_of(frame: FrameType) -> str:
 def is_user_frame(frame: FrameType) -> bool:
     """Whether a frame runs the user's own code."""
     return is_user_file(file_of(frame))
+
+
+def called_by_user(depth: int) -> bool:
+    """Whether the caller that is so many frames up is the user's own code, and not a library; what the compiler wraps is passed over."""
+    frame = _frame_at(depth + 1)
+    while frame is not None and (is_own_frame(frame) or frame.f_code.co_filename.startswith(_COMPILER)):
+        frame = frame.f_back
+    return frame is not None and is_user_frame(frame)
 
 
 def is_own_frame(frame: FrameType) -> bool:

@@ -133,6 +133,13 @@ def test_seeds_that_the_script_sets(box, hooks):
     assert torch.initial_seed() == 7
 
 
+def test_seeds_once_the_compiler_has_its_own_function(box, hooks, monkeypatch):
+    """It is imported by the first optimizer: in a second run it calls ``manual_seed`` for the script."""
+    monkeypatch.setattr(torch, "manual_seed", torch._disable_dynamo(torch.manual_seed))
+    torch.manual_seed(7)
+    assert recorded(box, SeedSet) == [SeedSet(seed=7)]
+
+
 def test_checkpoints(box, hooks, tmp_path):
     net, path = nn.Linear(2, 2), tmp_path / "epoch3.pt"
     torch.save({"model": net.state_dict(), "epoch": 3, "done": True, "loss": 0.5}, path)

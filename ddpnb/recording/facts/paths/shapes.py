@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from ddpnb.recording.calls import NO_SITE, Site
 from ddpnb.recording.path import Branch, Code
@@ -138,6 +139,13 @@ class Shape:
     def line(self, offset: int) -> int:
         place = bisect_right(self._line_starts, offset) - 1
         return self.code.lines[place][1] if place >= 0 else self.code.line
+
+    def lines_from(self, offset: int) -> list[int]:
+        """The line of an offset, and those that begin behind it in its block."""
+        following = self.block(offset) + 1
+        end = self.starts[following] if following < len(self.starts) else math.inf
+        begun = self.code.lines[bisect_right(self._line_starts, offset) :]
+        return [self.line(offset), *(line for start, line in takewhile(lambda one: one[0] < end, begun))]
 
     def handler(self, offset: int) -> Site:
         """The line of a handler, which begins with instructions of no line."""

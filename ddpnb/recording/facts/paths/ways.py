@@ -76,7 +76,7 @@ def where_to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
     branch = shape.branches.get(one.offset)
     behind = shape.behind(shape.block(one.offset))  # what both sides run decides nothing
     rest = takewhile(lambda at: at != behind, shape.chain(block)[1:])
-    lines = [shape.line(one.to[side]), *(shape.line(shape.starts[at]) for at in rest)]
+    lines = [line for at in (one.to[side], *(shape.starts[at] for at in rest)) for line in shape.lines_from(at)]
     own = range(branch.line, branch.end_line + 1) if branch is not None else ()
     line = next((line for line in lines if line not in own), lines[0])
     to = Site(shape.code.file, line, shape.code.function)
