@@ -36,7 +36,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
 # Differ from World to World, and no import reads them.
-NOT_IMPORTED = {"PYTEST_CURRENT_TEST", "IPP_CLUSTER_ID", "IPP_PROFILE_DIR", "DDPNB_SHM", "COLUMNS"}
+NOT_IMPORTED = {"PYTEST_CURRENT_TEST", "IPP_CLUSTER_ID", "IPP_PROFILE_DIR", "DDPNB_SHM", "DDPNB_LOOKS", "COLUMNS"}
 
 
 if (

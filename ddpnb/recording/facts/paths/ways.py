@@ -72,6 +72,8 @@ def where_to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
             code = trace.book.shapes[word >> A & MOST].code
             return Site(code.file, code.line, code.function), f"called {code.function}"
         return shape.site(one.offset), ""
+    if one.kind == "loop" and shape.enters(one.offset, one.to[side]):
+        return shape.site(one.to[side]), "entered the loop"
     block = shape.block(one.to[side])
     branch = shape.branches.get(one.offset)
     behind = shape.behind(shape.block(one.offset))  # what both sides run decides nothing
@@ -81,7 +83,7 @@ def where_to(trace: Trace, one: Difference, side: int) -> tuple[Site, str]:
     line = next((line for line in lines if line not in own), lines[0])
     to = Site(shape.code.file, line, shape.code.function)
     if one.kind == "loop":
-        return to, "entered the loop" if shape.enters(one.offset, one.to[side]) else LEFT_LOOP
+        return to, LEFT_LOOP
     word = trace.words[place + 1] if place + 1 < len(trace) else -1
     if word & 15 in (HANDLED, UNWIND) and word >= 0:
         at = trace.raised.get(place + 1, (-1, ""))[0]
