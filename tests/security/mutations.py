@@ -164,7 +164,8 @@ def use(path: str) -> None:
         _check(str(error))
         return
     diagnosis = diagnose(read)
-    outputs += [str(diagnosis), card.text(diagnosis), sources(read), diagnosis.to_markdown(), str(explain(diagnosis))]
+    outputs += [str(diagnosis), card.text(diagnosis), sources(read), str(explain(diagnosis))]
+    outputs.append(diagnosis.to_markdown().replace("@\u200b", "@"))  # so that nobody is mentioned
     json.dumps(diagnosis.to_json(), allow_nan=True)
     folder = os.path.dirname(path)
     page = os.path.join(folder, "page.html")
