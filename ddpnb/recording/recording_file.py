@@ -17,9 +17,10 @@ import json
 import os
 import zlib
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, ClassVar, get_args, get_origin
 
 from ddpnb.errors import UsageError
@@ -80,7 +81,7 @@ def save(recording: Recording, path: str | os.PathLike[str]) -> None:
         CannotWrite: the file cannot be written.
     """
     writer = _Writer()
-    body = writer.encode(Recording, _last(recording))
+    body = writer.writer(Recording)(_last(recording))
     header = {"format": FORMAT, "version": VERSION, "fields": writer.fields}
     lines = [json.dumps(header), json.dumps({"tables": writer.tables, "recording": body}, separators=(",", ":"))]
     write_whole(path, gzip.compress("\n".join(lines).encode(), compresslevel=6, mtime=0))
@@ -205,36 +206,52 @@ class _Writer:
         self.fields: dict[str, list[str]] = {}
         self.tables: dict[str, list[Any]] = {kind.__name__: [] for kind in _SHARED}
         self._places: dict[str, dict[Any, int]] = {kind.__name__: {} for kind in _SHARED}
+        self._of: dict[Any, Callable[[Any], Any]] = {}
+        self._columns: dict[type, list[tuple[str, Callable[[Any], Any]]]] = {}
 
-    def encode(self, hint: Any, value: Any) -> Any:
-        if value is None or hint is Any:
-            return value
-        hint = optional(hint) or hint
+    def writer(self, hint: Any) -> Callable[[Any], Any]:
+        """What makes JSON of a value of this type; of None it is None. Types are looked at once: there may be many ranks."""
+        if hint not in self._of:
+            self._of[hint] = self._made(optional(hint) or hint)
+        return self._of[hint]
+
+    def _made(self, hint: Any) -> Callable[[Any], Any]:
         if hint is Event:
-            event = Phase(value.title, value.state, value.began_ns, value.ended_ns, written(value))
-            return self._object(Phase, event)
+            return lambda event: self._object(
+                Phase, Phase(event.title, event.state, event.began_ns, event.ended_ns, written(event))
+            )
         if hint is Path:
-            return self._object(PackedPath, _packed(value))
+            return lambda path: self._object(PackedPath, _packed(path))
         if is_dataclass(hint):
-            return self._object(hint, value)  # type: ignore[arg-type]
+            return partial(self._object, hint)  # type: ignore[arg-type]
         origin, inner = get_origin(hint), get_args(hint)
         if origin is tuple:
-            return [self.encode(one, held) for one, held in zip(_members(inner, len(value)), value, strict=True)]
+            return lambda value: [
+                None if one is None else self.writer(kind)(one)
+                for kind, one in zip(_members(inner, len(value)), value, strict=True)
+            ]
         if origin is Mapping:
-            return [[self.encode(inner[0], key), self.encode(inner[1], held)] for key, held in value.items()]
-        return int(value) if isinstance(value, IntEnum) else value
+            key, held = map(self.writer, inner)
+            return lambda value: [[key(name), None if one is None else held(one)] for name, one in value.items()]
+        return lambda value: int(value) if isinstance(value, IntEnum) else value
 
     def _object(self, kind: type, value: Any) -> Any:
-        name, hints = kind.__name__, hints_of(kind)
-        self.fields.setdefault(name, [_STORED.get(field, field) for field in hints])
+        if kind not in self._columns:
+            hints = hints_of(kind)
+            self.fields[kind.__name__] = [_STORED.get(field, field) for field in hints]
+            self._columns[kind] = [(field, self.writer(hint)) for field, hint in hints.items()]
+        held = [getattr(value, field) for field, _ in self._columns[kind]]
         if kind not in _SHARED:
-            return [self.encode(hint, getattr(value, field)) for field, hint in hints.items()]
-        held = tuple(getattr(value, field) for field in hints)  # groups that are equal may have other names
-        places, table = self._places[name], self.tables[name]
-        if held not in places:
-            places[held] = len(table)
-            table.append([self.encode(hint, one) for hint, one in zip(hints.values(), held, strict=True)])
-        return places[held]
+            return self._listed(kind, held)
+        places, table = self._places[kind.__name__], self.tables[kind.__name__]
+        key = tuple(held)  # groups that are equal may have other names
+        if key not in places:
+            places[key] = len(table)
+            table.append(self._listed(kind, held))
+        return places[key]
+
+    def _listed(self, kind: type, held: list[Any]) -> list[Any]:
+        return [None if one is None else write(one) for (_, write), one in zip(self._columns[kind], held, strict=True)]
 
 
 class _Reader(Codec):
