@@ -124,6 +124,8 @@ class Job(LiveRanks):
 class _NotRecorded:
     """Takes the place of what needs the recorder: holds, faults, release."""
 
+    armed = ()  # a dashboard lists the holds
+
     def __init__(self, job: FoundJob) -> None:
         self._job = job
 

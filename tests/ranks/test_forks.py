@@ -301,10 +301,10 @@ def test_relative_entries_of_the_python_path_are_not_shared_between_folders(fold
     try:
         for directory in (tmp_path, tmp_path / "other"):
             assert start(directory, PYTHONPATH=f"/opt/mine{os.pathsep}src").process.args[0] == sys.executable
-        assert [place for place, _ in servers._servers] == [str(tmp_path), str(tmp_path / "other")]
+        assert [place for _, place, _ in servers._servers] == [str(tmp_path), str(tmp_path / "other")]
         for directory in (tmp_path, tmp_path / "other"):
             start(directory, PYTHONPATH="/opt/mine")
-        assert [place for place, _ in servers._servers] == [str(tmp_path / "other"), "/"]
+        assert [place for _, place, _ in servers._servers] == [str(tmp_path / "other"), "/"]
     finally:
         servers.close()
 
