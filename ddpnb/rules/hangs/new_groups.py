@@ -120,7 +120,10 @@ def of_one_name(snap: Snapshot) -> Iterable[Draft]:
     sides = split({rank: group.ranks for rank, group in groups.items()}).sides
     unlike, _, lists = _unlike_lists(standings)
     by_all = any(rank not in lists[rank].ranks for rank in lists if rank not in unlike)  # not by members alone
-    odd = [rank for rank in unlike if rank in groups and by_all]
+    # Ranks that are not known to have made one may be on either side.
+    unknown = recording.world_size - len(lists)
+    most = not unknown or 2 * len(unlike) + unknown < len(lists)
+    odd = [rank for rank in unlike if rank in groups and by_all and most]
     stuck = [side for side in sides if all(rank in held and held[rank].group.name == name for rank in side)]
     made_by = phrases.by_side(sides, _list_of(groups))
     named = f"Ranks made different groups under one name, {name!r}"
