@@ -132,7 +132,7 @@ class Rank(Recorder):
         # The user's builtins, after a cell: the ending is written whatever ``open`` is. And finalizers of what the script
         # has left may wait, that of a data loader for its workers: they run when the ending is known.
         with process_state.OwnBuiltins(), without_collection():
-            self._user_modules.end(is_script=is_script)
+            self._user_modules.end(is_script=is_script, raised=ended.ending["how"] == "raised")
             self.ended(ended.ending, *(("", {}) if is_script else self._named(order)))
             with self._spare.given_up():
                 _write(ended.ending, order["outcome"])

@@ -15,6 +15,7 @@ class UserModules:
 
     def __init__(self) -> None:
         self._began = self._ended = time.time_ns()
+        self._before: frozenset[str] = frozenset()  # what was loaded when the run began
         self._are_scripts = False
         self._known: dict[str, tuple[int, int]] = {}  # by name: not older than this, and when its file was written
         self._forgotten: dict[str, int] = {}  # when the file of a module was written that was forgotten
@@ -22,15 +23,10 @@ class UserModules:
     def begin(self) -> None:
         """A run begins."""
         self._began = time.time_ns()
+        self._before = frozenset(sys.modules)
 
     def forget(self, *, everything: bool) -> None:
-        """Forget the modules of the last script; others if one was edited since its import, or if that is asked for.
-
-        So are those of any package whose own import was interrupted: Python keeps them, and imports the package again
-        without them.
-        """
-        for name in [name for name in list(sys.modules) if _is_left_over(name)]:
-            del sys.modules[name]
+        """Forget the modules of the last script; others if one was edited since its import, or if that is asked for."""
         paths = _loaded()
         if everything or self._are_scripts or any(self._edited(name, path) for name, path in paths.items()):
             self._known.clear()
@@ -38,8 +34,18 @@ class UserModules:
                 self._forgotten[name] = _written(path)
                 del sys.modules[name]
 
-    def end(self, *, is_script: bool) -> None:
-        """The run is over: what it has imported is known from here on."""
+    def end(self, *, is_script: bool, raised: bool = False) -> None:
+        """The run is over: what it has imported is known from here on.
+
+        Args:
+            is_script: it was a script.
+            raised: an exception has ended it, perhaps in an import: Python then keeps the modules of the package that were
+                complete, and would import the package without them.
+        """
+        if raised:
+            new = [name for name in list(sys.modules) if name not in self._before]
+            for name in [name for name in new if _is_left_over(name)]:
+                sys.modules.pop(name, None)
         self._ended, self._are_scripts = time.time_ns(), is_script
         with suppress(OSError):  # the code has used up all file descriptors: the next run looks
             for name, path in _loaded().items():

@@ -99,14 +99,17 @@ def test_a_package_whose_import_was_interrupted_is_imported_as_a_whole(tmp_path,
     )
     (package / "deep" / "__init__.py").write_text("")
     (package / "deep" / "deeper.py").write_text("number = 3\n")
+    monkeypatch.setitem(sys.modules, "registered.by_hand", sys)  # of no package, and loaded before
     monkeypatch.setattr(sys, "interrupted", True, raising=False)
+    modules.begin()
     with pytest.raises(KeyboardInterrupt):
         importlib.import_module("half_there")
-    assert "half_there.deep.deeper" in sys.modules
     monkeypatch.setattr(sys, "interrupted", False)
+    modules.end(is_script=False)
     with pytest.raises(NameError):  # what Python does
         importlib.import_module("half_there")
-    modules.forget(everything=False)
+    modules.end(is_script=False, raised=True)
     assert importlib.import_module("half_there").number == 3
+    assert "registered.by_hand" in sys.modules
     for name in ("half_there", "half_there.deep", "half_there.deep.deeper"):
         del sys.modules[name]
