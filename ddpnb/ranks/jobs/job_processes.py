@@ -34,7 +34,7 @@ _SIGNALS = {
 _CRASH = re.compile(rb"Fatal Python error: (" + b"|".join(_SIGNALS) + rb")")
 _CRASH_LIMIT = 1 << 20
 _RAISED_LIMIT = 1 << 20
-_MOST_FILES = 10_000
+_MOST_FILES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,10 @@ def ended(folder: str, rank: int) -> bool:
 
 def _raised(job: str, parent: int, ranks: set[int]) -> Iterator[Ending]:
     """How those of the processes that one had started by multiprocessing ended which were no ranks when they failed."""
-    for name in sorted(os.listdir(job))[:_MOST_FILES]:
-        start, _, pid = name.partition("-")
-        if start != "raised" or not pid.isdecimal() or int(pid) in ranks:
+    names = os.listdir(job) if os.path.isdir(job) else []
+    for name in sorted(name for name in names if name.startswith("raised-"))[:_MOST_FILES]:
+        pid = name.removeprefix("raised-")
+        if not pid.isdecimal() or int(pid) in ranks:
             continue
         try:
             with open(protocol.raised_file(job, int(pid)), encoding="utf-8") as file:

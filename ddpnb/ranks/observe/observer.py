@@ -242,6 +242,7 @@ class Observer:
             rank: self._record_of(rank, answers, history, silent, with_stacks=with_stacks, whole=whole, end=end)
             for rank in self._ranks
         }
+        records |= self._never_joined(records)
         now = time.monotonic()
         if whole or now - self._host_at > _HOST_S:
             self._host, self._host_at = machine.facts() | machine.oom_kills(self._memory_groups), now
@@ -276,8 +277,6 @@ class Observer:
         status, ending = known.status, self.ending(rank)
         if ending is not None and ending.code < 0 and not ending.parent:
             ending = replace(ending, parent=self._processes.parent_of(rank))
-        if ending is None and not pid:
-            ending = self._processes.before_joining(rank)
         reader = known.reader if status.run == self._run else None  # None: it has not begun this run
         calls = reader.calls(history) if reader is not None else ()
         process = (
@@ -318,6 +317,12 @@ class Observer:
             path=known.path(self._run) if whole else None,
             unseen=known.unseen if ending is None and with_stacks else (),
         )
+
+    def _never_joined(self, records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
+        """The one rank that is missing, if it is known how the process ended that was to be it: no recorder ran there."""
+        absent = [rank for rank, record in records.items() if not record.pid and record.ending is None]
+        ending = self._processes.before_joining(absent[0]) if len(absent) == 1 else None
+        return {} if ending is None else {absent[0]: replace(records[absent[0]], ending=ending, unrecorded=True)}
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:
         """Events of a forked child that used the process group of its parent."""

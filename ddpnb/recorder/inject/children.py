@@ -19,9 +19,6 @@ from ddpnb.recording import protocol
 from ddpnb.recording.files import write_private
 
 _LONGEST = 100_000  # characters of a traceback
-_ended: dict[
-    int, int
-] = {}  # when this process saw that a child had ended; the others are ended after that, and this is raised
 
 
 def note_ends(folder: str, is_rank: Callable[[], bool]) -> None:
@@ -37,7 +34,6 @@ def note_ends(folder: str, is_rank: Callable[[], bool]) -> None:
         known = self.returncode
         status = poll(self, flag)
         if known is None and status is not None and not is_rank():
-            _ended[self.pid] = time.monotonic_ns()
             with suppress(OSError):
                 write_private(protocol.exit_file(folder, self.pid), str(status))
         return status
@@ -58,8 +54,7 @@ def note_exceptions(folder: str, is_rank: Callable[[], bool]) -> None:
         made(self, msg, error_index, error_pid)
         if not is_rank():
             with suppress(Exception):
-                at_ns = _ended.get(error_pid) or time.monotonic_ns()
-                said = {"parent": os.getpid(), "at_ns": at_ns, "text": msg[-_LONGEST:]}
+                said = {"parent": os.getpid(), "at_ns": time.monotonic_ns(), "text": msg[-_LONGEST:]}
                 write_private(protocol.raised_file(folder, error_pid), json.dumps(said))
 
     ProcessRaisedException.__init__ = noted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpnb.recording.ending import Ending
@@ -122,23 +123,18 @@ def _has_left(record: RankRecord) -> bool:
     return bool(left) and not record.in_flight and all(call.entered_ns <= left[-1] for call in record.calls)
 
 
-def ended_after(recording: Recording, lost: list[int]) -> set[int]:
-    """The ranks that a launcher has ended (SIGTERM) since another one had failed: no cause of it.
+def ended_after(recording: Recording, failed: Iterable[int]) -> set[int]:
+    """The ranks that were ended with SIGTERM since one of these had failed, as a launcher does: no cause of it.
 
-    A rank that loses one raises at once, and a launcher notices the end of a process a moment later. A watchdog that has aborted
-    a rank had waited for its time-out: nothing that ended later has a part in that.
+    A rank that loses another one fails at once, and that a process has ended is seen a moment later: only what was seen some
+    time after the failure did follow it. A watchdog that has aborted a rank had waited for its time-out: nothing that ended later
+    has a part in that.
     """
     endings = {rank: record.ending for rank, record in recording.ranks.items() if record.ending is not None}
-    failed = [one.at_ns + (0 if one.how == "died" else _NOTICED_NS) for one in map(endings.__getitem__, lost)]
-    return {
-        rank for rank, one in endings.items() if failed and one.code == -signal.SIGTERM and one.at_ns >= min(failed)
-    }
-
-
-def ended_by_launcher(recording: Recording, ending: Ending) -> list[int]:
-    """The ranks that were ended with SIGTERM after this failure, as a launcher does once one has failed."""
-    endings = {rank: one for rank, record in sorted(recording.ranks.items()) if (one := record.ending) is not None}
-    return [rank for rank, one in endings.items() if one.code == -signal.SIGTERM and one.at_ns >= ending.at_ns > 0]
+    since = [
+        one.at_ns + (0 if one.signal_name == "SIGABRT" else _NOTICED_NS) for one in map(endings.__getitem__, failed)
+    ]
+    return {rank for rank, one in endings.items() if since and one.code == -signal.SIGTERM and one.at_ns >= min(since)}
 
 
 def handled(recording: Recording, rank: int) -> list[ExceptionHandled]:

@@ -192,8 +192,7 @@ def failures(
         and not endings.is_fence_stop(record.ending)
     }
     groups: dict[tuple[object, ...], list[int]] = {}
-    own = [ending for ending in roots.values() if ending.code != -signal.SIGTERM]
-    then = {rank for ending in own for rank in endings.ended_by_launcher(recording, ending)}
+    then = endings.ended_after(recording, [rank for rank, ending in roots.items() if ending.code != -signal.SIGTERM])
     for rank in sorted(roots.keys() - then, key=lambda rank: (roots[rank].code == -signal.SIGTERM, roots[rank].at_ns)):
         ending = roots[rank]
         frame = ending.innermost_user

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import Site
 from ddpnb.recording.events.runs import Caller
-from ddpnb.recording.facts.endings import ended_by_launcher, handled, is_consequence
+from ddpnb.recording.facts.endings import ended_after, handled, is_consequence
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.facts.standings import last_site
 from ddpnb.recording.facts.stops import Awaited, Stop, failures
@@ -95,6 +95,8 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
     died = ending.how in ("died", "ended")
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
     evidence = [*after_verb({rank: _how(recording.ranks[rank]) for rank in ranks})]
+    if recording.report is None and not records[0].pid:
+        evidence.append(say("Its process had not joined: of all ranks only {who} [is|are] missing.", ranks))
     if ending.parent and ending.signal_name in ("SIGTERM", "SIGKILL"):
         evidence.append(f"Its parent, {shortened(ending.parent, 200)}, lived on: it may have sent the signal.")
     if call is not None:
@@ -102,9 +104,9 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         evidence.append(
             say("{who} [is|are] blocked in {call}{at}.", held, call=phrases.in_call(call), at=phrases.at(call.site))
         )
-    then = ended_by_launcher(recording, ending) if ending.code != -signal.SIGTERM else []
+    then = ended_after(recording, ranks) if ending.code != -signal.SIGTERM else set[int]()
     if then:
-        evidence.append(say("{who} [was|were] ended (SIGTERM) after that.", then))
+        evidence.append(say("{who} [was|were] ended (SIGTERM) after that.", sorted(then)))
     if stop.lost:
         evidence.append(f"{phrases.ranks(stop.lost, True)} lost the connection (secondary failure).")
     evidence += _handled_before(recording) if ending.how == "raised" else []
@@ -135,7 +137,7 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         if everywhere and ending.exception not in _NOT_PARSED
         else LOOK_AT_FIRST
         if stop.secondary
-        else _remedy(records[0], waited_for=bool(waiting), others_failed=followed and failed - {*then} > set(ranks)),
+        else _remedy(records[0], waited_for=bool(waiting), others_failed=followed and failed - then > set(ranks)),
         {
             rank: waits[rank].standing.site if rank in waits and rank in waiting else last_site(recording.ranks[rank])
             for rank in (*ranks, *waiting)

@@ -219,23 +219,30 @@ def stale_store(snap: Snapshot, _: Stop) -> Draft:
     rank, start, late = found
     ending = snap.ranks[rank].ending
     said = ending.message.strip().splitlines() if ending is not None else []
-    again = start.attempts_before
-    whom = f"{'one of ' if len(late) > 1 else ''}{phrases.ranks(late)}"
-    refused = f"{whom} before {phrases.verb(late, 'it', 'they')} joined" if late else "one where nobody listens"
+    refused = [f"Rank {rank}: {shortened(line, 200)}." for line in said[:1]]
+    not_there = [f"{phrases.ranks(late, True)} had not called init_process_group then."] if late else []
+    if start.attempts_before:
+        return Draft(
+            f"Rank {rank} was refused at an address in init_process_group that an earlier attempt of torchrun may have left.",
+            (rank,),
+            "Start torchrun with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment: each attempt then has a store of its own.",
+            {rank: start.site},
+            late,
+            evidence=(
+                *refused,
+                *not_there,
+                f"This is attempt {start.attempts_before + 1}, in the store of torchrun, which the attempts before have used too.",
+            ),
+            certainty="likely",
+        )
     return Draft(
-        f"The store holds addresses of an earlier {'attempt' if again else 'run'}: rank {rank} tried to connect to {refused}.",
+        f"The store holds addresses of an earlier run: rank {rank} tried to connect to {phrases.ranks(late)} "
+        f"before {phrases.verb(late, 'it', 'they')} joined.",
         (rank,),
-        "Start torchrun with TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in its environment: each attempt then has a store of its own."
-        if again
-        else "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
+        "Use a new rendezvous file, prefix or port for every run, and remove the file of an earlier one.",
         {rank: start.site},
         late,
-        evidence=(
-            *(f"Rank {rank}: {shortened(line, 200)}." for line in said[:1]),
-            *([f"{phrases.ranks(late, True)} had not called init_process_group then."] if late else ()),
-            *([f"This is attempt {again + 1}; all attempts of torchrun use one store."] if again else ()),
-        ),
-        certainty="proven" if late else "likely",
+        evidence=(*refused, *not_there),
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -355,14 +356,16 @@ def test_a_rank_that_a_launcher_ends_after_a_watchdog_ended_another_one_is_no_ro
     assert errors[0] == ("DDP301", (1,))
 
 
-def test_ranks_that_a_launcher_ends_after_a_failure_are_named_beside_it():
-    own = Rank(0, 3).raises("KeyError", "'a'", line(5))
-    others = [Rank(rank, 3).calls("barrier", line(4)) for rank in (1, 2)]
-    for other in others:
-        other.passes(1, "later").passes(2, "later").passes(3, "later")
-    (one,) = findings(own, *(other.dies(-signal.SIGTERM) for other in others))
-    assert (one.code, one.culprits, one.remedy) == ("DDP312", (0,), "Start with the KeyError.")
-    assert "Ranks 1 and 2 were ended (SIGTERM) after that." in one.evidence
+@pytest.mark.parametrize(("later_s", "codes"), [(1.5, ["DDP312"]), (0.2, ["DDP312", "DDP311"])])
+def test_ranks_that_a_launcher_ends_after_a_failure_are_named_beside_it(later_s, codes):
+    """Where it is not known which came first they have a finding of their own: the failure may follow from their end."""
+    others = [Rank(rank, 3).calls("barrier", line(4)).dies(-signal.SIGTERM) for rank in (1, 2)]
+    taken = record(Rank(0, 3).raises("KeyError", "'a'", line(5)), *others)
+    at_ns = taken.ranks[0].ending.at_ns + int(later_s * 1e9)
+    then = {rank: replace(taken.ranks[rank], ending=replace(taken.ranks[rank].ending, at_ns=at_ns)) for rank in (1, 2)}
+    found = diagnose(replace(taken, ranks={**taken.ranks, **then})).findings
+    assert [one.code for one in found] == codes and found[0].culprits == (0,)
+    assert ("Ranks 1 and 2 were ended (SIGTERM) after that." in found[0].evidence) == (len(codes) == 1)
 
 
 def test_of_messages_that_differ_the_title_names_none():
