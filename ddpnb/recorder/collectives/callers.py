@@ -14,6 +14,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ddpnb.recorder.stacks.user_frames import CodeKinds
+
 REDUCE_OPS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum")
 
 #: by the id of a constant of ``ReduceOp``: its place
@@ -28,8 +30,8 @@ _SUMMING = {
     os.path.join(_TORCH, *path)
     for path in (("autograd", "graph.py"), ("autograd", "__init__.py"), ("nn", "parallel", "distributed.py"))
 }
-_kinds: dict[int, int] = {}  # by the id of a code object
-_kept: list[CodeType] = []
+_codes = CodeKinds()
+_kinds = _codes.by_id
 
 # Functions of torch.distributed that call one operator alone.
 _BY_FUNCTION = {
@@ -62,9 +64,7 @@ def _kind(code: CodeType) -> int:
         kind = _OPERATOR
     elif path in _SUMMING:
         kind = _CPP
-    if len(_kinds) < 20_000:
-        _kinds[id(code)] = kind
-        _kept.append(code)
+    _codes.add(code, kind)
     return kind
 
 

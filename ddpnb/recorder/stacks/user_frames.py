@@ -8,6 +8,7 @@ import site
 import sys
 import sysconfig
 import threading
+import weakref
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.util import find_spec
@@ -112,11 +113,31 @@ def is_own_frame(frame: FrameType) -> bool:
     return is_own_file(file_of(frame))
 
 
-# By the id of a code object (hashing one costs more than the walk): torch's and ours, a library's,
-# the user's, the standard library's. The code objects are kept, so that an id stays its own.
+class CodeKinds:
+    """The kinds of code objects, by their ids: hashing one costs more than a walk over frames.
+
+    It keeps none of them, and forgets those that are freed: torch's compiler cleans up after its own, which must not be late.
+    """
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, int] = {}
+        self._codes: dict[int, weakref.ref[CodeType]] = {}
+
+    def add(self, code: CodeType, kind: int) -> None:
+        if len(self.by_id) < 20_000:
+            key = id(code)
+            self.by_id[key] = kind
+            self._codes[key] = weakref.ref(code, lambda _: self._forget(key))
+
+    def _forget(self, key: int) -> None:
+        self.by_id.pop(key, None)
+        self._codes.pop(key, None)
+
+
+# Torch's and ours, a library's, the user's, the standard library's.
 _OURS, _LIBRARY, _USER, _STANDARD = 1, 2, 3, 4
-_kinds: dict[int, int] = {}
-_kept: list[CodeType] = []
+_codes = CodeKinds()
+_kinds = _codes.by_id
 
 
 def _kind(frame: FrameType) -> int:
@@ -124,9 +145,7 @@ def _kind(frame: FrameType) -> int:
     kind = _OURS if is_torch_file(path) else _USER if is_user_file(path) else _LIBRARY
     if kind == _LIBRARY and path.startswith(_STDLIB) and not any(part in path for part in _INSTALLED):
         kind = _STANDARD
-    if len(_kinds) < 20_000:
-        _kinds[id(code)] = kind
-        _kept.append(code)
+    _codes.add(code, kind)
     return kind
 
 

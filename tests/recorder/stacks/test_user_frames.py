@@ -126,3 +126,16 @@ def test_a_thread_of_torch_has_no_caller_in_python():
 def test_what_is_installed_in_another_environment_is_not_the_users(folder):
     """A .pth file or PYTHONPATH adds it: a fresh script must not load such a package a second time."""
     assert not is_user_file(f"{folder}/numpy/__init__.py") and is_user_file("/home/ann/site-packages.py")
+
+
+def test_code_that_is_freed_is_not_kept():
+    """The compiler of torch cleans up after code of its own when that is freed: at the exit of the program it is too late."""
+
+    def seen():
+        code = compile("frame = look()", "mine.py", "exec")
+        key, found = id(code), {}
+        exec(code, {"look": lambda: found.setdefault(key, calling_frame(2).f_code.co_filename)})
+        assert found == {key: "mine.py"} and key in user_frames._kinds
+        return key
+
+    assert seen() not in user_frames._kinds
