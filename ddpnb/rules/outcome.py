@@ -16,7 +16,7 @@ from ddpnb.rules.exit_status import EXIT_CODE_MASKED
 
 # Of a report: what ended the ranks was a time-out.
 _WAITS = ("DDP102", "DDP104", "DDP301", "DDP313", "DDP318")
-_SILENT = "DDP4"  # replicas differ, and nothing stops because of it
+_SILENT = ("DDP316", "DDP4")  # tensors are not what they should be, and nothing stops because of it
 _ENDS = ("DDP311", "DDP312", "DDP706")  # of a report: a process ended, which no file may name
 
 

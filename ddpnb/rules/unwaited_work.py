@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpnb.recording import phrases
 from ddpnb.recording.calls import CallState, Site
+from ddpnb.recording.events.runs import ChangedInFlight
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import FindingType, Hint
 from ddpnb.recording.source.branches import guards_of
-from ddpnb.recording.source.unwaited import Unwaited, unwaited
+from ddpnb.recording.source.unwaited import Unwaited, changed_between, unwaited
+from ddpnb.recording.split import by_value
 from ddpnb.rules.rule import Draft, family, say, title
 
 WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
@@ -18,7 +20,11 @@ WORK_NOT_WAITED = FindingType("DDP316", "work-not-waited", once_per_line=True)
 
 @family(WORK_NOT_WAITED, after=(WORK_NOT_WAITED.code,), needs=("calls",))
 def unwaited_work(snap: Snapshot) -> Iterable[Draft]:
-    """After a line from which a call was made, the source uses the tensor before it waits."""
+    """A tensor was changed before the wait; or, after a line from which a call was made, the source uses the tensor before it."""
+    changed = [*_changed_in_flight(snap)]
+    if changed:
+        yield from changed
+        return
     sources = sorted(snap.recording.sources.items())
     found = [(path, one) for path, source in sources if _may_be_async(source) for one in unwaited(source)]
     if not found:
@@ -39,6 +45,31 @@ def unwaited_work(snap: Snapshot) -> Iterable[Draft]:
         if (path, one.line) in made:
             yield _unwaited(snap, path, one, sorted(made[path, one.line]), sorted(dropped[path, one.line]))
             return
+
+
+def _changed_in_flight(snap: Snapshot) -> Iterator[Draft]:
+    """A tensor was changed in place between an asynchronous call and its wait, as torch has counted."""
+    changed = [(rank, event) for rank, events in snap.every(ChangedInFlight).items() for event in events]
+    for site, ranks in by_value((rank, event.site) for rank, event in changed).items():
+        event = next(event for _, event in changed if event.site == site)
+        wait = Site(event.waited.file, event.waited.line, event.waited.function)
+        lines = changed_between(snap.recording.sources.get(site.file, ""), site.line, wait.line)
+        text = "{who} changed the tensor of {op}{at} before the wait for it{wait}."
+        yield Draft(
+            title(
+                *(say(text, ranks, op=event.operation, at=phrases.at(site), wait=end) for end in (phrases.at(wait), ""))
+            ),
+            ranks,
+            "Call wait() before the tensor is changed, or change a copy of it.",
+            dict.fromkeys(ranks, site),
+            also=tuple((rank, wait) for rank in ranks),
+            evidence=(
+                "The tensor was changed in place. Until the wait it is undefined what the call reads from it and writes into it.",
+            ),
+            hint=Hint(site.file, lines[0], "It changes something in place between the call and the wait")
+            if len(lines) == 1 and wait.file == site.file
+            else None,
+        )
 
 
 def _may_be_async(source: str) -> bool:

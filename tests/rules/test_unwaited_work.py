@@ -51,3 +51,22 @@ def test_a_use_under_a_condition_names_no_rank():
     assert "which of these ranks reach it was not recorded" in found.hint.reason
     assert found.where == tuple((rank, script.at("reduce")) for rank in range(4))
     assert f"line {script.line('read')}" not in found.summary
+
+
+def test_a_tensor_that_was_changed_before_the_wait():
+    """Torch has counted: an error, and where one line between the two changes something, it is the possible cause."""
+    script = made(
+        "works = reduce_all(grads)   # reduce\nfor g in grads:\n    g /= 2   # change\nworks[0].wait()   # wait"
+    )
+
+    def make(rank):
+        if rank.rank != 2:
+            waited = {"file": script.file, "line": script.line("wait"), "function": "main"}
+            rank.phase("changed in flight", "done", script.at("reduce"), operation="all_reduce", waited=waited)
+        return rank.calls("all_reduce", script.at("reduce")).finishes()
+
+    told = diagnose(recorded(make, script=script))
+    (found,) = told.findings
+    assert (found.code, found.severity, found.certainty, found.culprits) == ("DDP316", "error", "proven", (0, 1, 3))
+    assert found.hint.line == script.line("change") and told.outcome == "divergence"
+    assert found.summary.startswith("Ranks 0, 1 and 3 changed the tensor of all_reduce")

@@ -31,9 +31,10 @@ from ddpnb.recorder.collectives.fence import disagreement, peer_call
 from ddpnb.recorder.collectives.group_hooks import GroupHooks
 from ddpnb.recorder.collectives.groups import Groups, KnownGroup
 from ddpnb.recorder.collectives.in_flight import Flight
+from ddpnb.recorder.collectives.in_use import InUse, is_asynchronous
 from ddpnb.recorder.collectives.sameness import Sameness, warn
 from ddpnb.recorder.collectives.signatures import NOT_COMPARED, OPS, UNKNOWN, OpSpec, Signatures, exchanged
-from ddpnb.recorder.collectives.waits import asked, watched
+from ddpnb.recorder.collectives.waits import asked, on_future, watched
 from ddpnb.recorder.events.hooks import hide, place, say_failed
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.files.clock import now_ns
@@ -45,7 +46,7 @@ from ddpnb.recorder.holds.release import Release, raises_releases
 from ddpnb.recorder.stacks.signal_handlers import of_handler, raise_if_of_handler
 from ddpnb.recorder.stacks.user_frames import calling_frame_from, is_user_file, library_of, user_path
 from ddpnb.recording import blackbox as layout
-from ddpnb.recording.calls import CallState, Signature
+from ddpnb.recording.calls import CallState, Signature, Site
 from ddpnb.recording.events import written
 from ddpnb.recording.events.runs import Caller, DoorDetached, Elsewhere, FenceMismatch, Held, NotTheSame, RanksPart
 from ddpnb.recording.events.startup import UsedAfterFork
@@ -104,6 +105,7 @@ class Door:
         self.gate.lines = Lines(box, self.gate)
         self.sameness = Sameness(self.gate, box.silent, lambda: self.groups.fence)
         self.flight = Flight(box)
+        self.in_use = InUse(box)
         self.signatures = Signatures(box.intern)
         self._sites: dict[tuple[int, int, int | None], tuple[int, Any]] = {}
         self._run = 0
@@ -131,10 +133,11 @@ class Door:
         self._add_kernels(_ONLY_KERNELS if self.hooks else OPS)
         self.settle()
         self.sameness.open()
-        self._of_works = {"wait": Work.wait, "is_completed": Work.is_completed}
-        self.flight.asks = Work.is_completed
+        self._of_works = {"wait": Work.wait, "is_completed": Work.is_completed, "get_future": Work.get_future}
+        self.flight.asks, self.flight.future_of = Work.is_completed, Work.get_future
         Work.wait = watched(Work.wait, self)  # type: ignore[method-assign]
         Work.is_completed = asked(Work.is_completed, self)  # type: ignore[method-assign]
+        Work.get_future = on_future(Work.get_future, self)  # type: ignore[method-assign]
 
     def settle(self) -> None:
         """Kernels for what the hooks see are there only while a fault is armed, or if the hooks do not tell enough."""
@@ -177,6 +180,7 @@ class Door:
         self._run = run
         self.groups.new_run(run, fence, keep=keep)
         self.sameness.new_run()
+        self.in_use.new_run()
         self.flight.pending.clear()
         if not keep:
             self.release.clear()
@@ -184,6 +188,7 @@ class Door:
     def _forget_strings(self) -> None:
         """The box's table of strings has begun again."""
         self._sites.clear()
+        self.in_use.sites.clear()
         self.signatures.forget()
         self.groups.renumber()
 
@@ -225,7 +230,7 @@ class Door:
         tensors_at, reduce_op_at, root_at, outputs_at = spec.tensors, spec.reduce_op, spec.root, spec.outputs
         silent, off, held, faults = self.box.silent, self.off, self.gate.armed, self.faults
         pending, fresh, poll, inside = self.flight.pending, self.flight.fresh, self.flight.poll, self.in_kernel
-        on_call = self.on_call
+        on_call, asynchronous, began = self.on_call, self.in_use.sites, self.in_use.began
         groups, memory, signature_of = self.groups.known, self.box.memory, self.signatures.reader(spec)
         unbox_group, unbox_work, begin, site_here, tensor_type = (
             ProcessGroup.unbox, Work.unbox, self.begin, self.site_here, torch.Tensor,
@@ -303,6 +308,8 @@ class Door:
                 elif returns_work:
                     memory[entry[0] + _STATE_AT] = _ISSUED
                     work = unbox_work(result[1] if pair else result)
+                    if site in asynchronous:
+                        began(work, spec.name, site, tensors)
                     if p2p:
                         fresh.append((work, entry))
                     else:
@@ -517,19 +524,21 @@ class Door:
             return self._library_site(caller), None
         back = frame.f_back
         known = self._sites.get((id(frame.f_code), frame.f_lasti, back and back.f_lasti))
-        return (self._new_site(frame) if known is None else known[0]), frame
+        return (self._new_site(frame, caller) if known is None else known[0]), frame
 
     def _library_site(self, caller: Any) -> int:
         """The string number of a call to which no line of the user's led: of which library the thread is."""
         library = library_of(caller)
         return self.box.intern({"library": library}) if library else 0
 
-    def _new_site(self, frame: Any) -> int:
+    def _new_site(self, frame: Any, inside: Any) -> int:
         code, caller = frame.f_code, frame.f_back
         facts = {"file": code.co_filename, "line": frame.f_lineno, "function": code.co_name}
         if caller is not None and is_user_file(caller.f_code.co_filename):
             facts["via"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         site = self.box.intern(facts)
+        if is_asynchronous(inside, frame):
+            self.in_use.sites[site] = Site(code.co_filename, frame.f_lineno, code.co_name)
         if len(self._sites) < 20_000:
             # The place in the caller stands for the caller: two callers of one function at the same
             # place of their own code are rare, and then taken for one. The code: its id must stay its own.

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 from torch._C._distributed_c10d import ProcessGroup
@@ -39,6 +40,10 @@ from ddpnb.recording.calls import CallState
 if TYPE_CHECKING:
     from ddpnb.recorder.collectives.door import Door, Entry
     from ddpnb.recorder.collectives.groups import KnownGroup
+
+    #: the call, its group and sequence number, the frame that made it and how far that was; of an asynchronous one also its
+    #: operation, the user's place, and its tensors
+    Made = tuple[Entry, KnownGroup, int, int, int, tuple[str, int, list[torch.Tensor]] | None]
 
 raises_releases(__name__)
 
@@ -108,8 +113,8 @@ class GroupHooks:
         self._operators: dict[str, Source] = {op: _source(OPS[op], reader(OPS[op])) for op in _OPERATORS.values()}
         self._sources: dict[int, Source] = {}  # by the id of the code of a function that calls one operator alone
         self._names: dict[int, str] = {int(getattr(names, name)): name for name in _OPERATORS if hasattr(names, name)}
-        # By group and thread: calls that are between the two hooks, and where they are made.
-        self._made: list[dict[int, tuple[Entry, KnownGroup, int, int, int]]] = []
+        # By group and thread: calls that are between the two hooks.
+        self._made: list[dict[int, Made]] = []
 
     @staticmethod
     def exist() -> bool:
@@ -153,7 +158,7 @@ class GroupHooks:
         if known is not None and known() is group:
             return
         try:
-            made: dict[int, tuple[Entry, KnownGroup, int, int, int]] = {}
+            made: dict[int, Made] = {}
             before, after = self._pair(id(group), weakref.ref(group), made)
             ProcessGroup.register_pre_hook(group, _ID, before)
             ProcessGroup.register_post_hook(group, _ID, after)
@@ -185,7 +190,7 @@ class GroupHooks:
         self._door.settle()
 
     def _pair(
-        self, key: int, reference: weakref.ref[Any], made: dict[int, tuple[Entry, KnownGroup, int, int, int]]
+        self, key: int, reference: weakref.ref[Any], made: dict[int, Made]
     ) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
         """The two hooks of one group. They are on the hot path: flat, and what does not change is a local name."""
         door, sources, which, note, numbers, frame_at = (
@@ -201,6 +206,7 @@ class GroupHooks:
             door.refuse,
         )
         summed, introduce, left, on_call = self._summed, door.groups.get, self._left, door.on_call
+        asynchronous, began = door.in_use.sites, door.in_use.began
 
         def before(args: Any) -> None:
             if silent or off:
@@ -269,7 +275,9 @@ class GroupHooks:
                     return
                 if disagreeing:
                     refuse(group, seq, entry, disagreeing)
-            made[thread] = entry, group, seq, id(caller), _UNKNOWN_PLACE if caller is None else caller.f_lasti
+            at = _UNKNOWN_PLACE if caller is None else caller.f_lasti
+            of = (spec.name, site, args.input_tensors) if site in asynchronous else None
+            made[thread] = entry, group, seq, id(caller), at, of
 
         def after(args: Any) -> None:
             call = made.pop(get_ident(), None)
@@ -286,6 +294,8 @@ class GroupHooks:
                 else:
                     memory[entry[0] + _STATE_AT] = _ISSUED
                     pending[work] = entry
+                    if call[5] is not None:
+                        began(work, *call[5])
             except BaseException as error:
                 if of_handler(error):
                     finish(entry, _DROPPED)
@@ -329,7 +339,7 @@ class GroupHooks:
         if made.get(thread) is not call:
             return  # it is over, and the thread may be in its next one
         del made[thread]
-        entry, group, seq, _, _ = call
+        entry, group, seq = call[:3]
         if self._door.release.wanted:
             self._door.flight.finish(entry, _FAILED)
         else:

@@ -28,6 +28,8 @@ class Flight:
         self._box = box
         #: whether a Work is complete, as the backend says it; the program's own questions are seen (``recorder.collectives.waits``)
         self.asks: Callable[[Any], bool] = lambda work: work.is_completed()
+        #: the future of a Work
+        self.future_of: Callable[[Any], Any] = lambda work: work.get_future()
         #: of a Work that does not say that, whether it is over all the same
         self.has_ended: Callable[[Any], bool] = lambda _work: False
         # Work -> (record's place, number). Holding a Work holds its tensors, so a call that the
@@ -92,7 +94,7 @@ class Flight:
     def completed(self, work: Any, entry: tuple[int, int, bool]) -> None:
         """A call is complete."""
         self.pending.pop(work, None)
-        self.finish(entry, _FAILED if entry[2] and _failed(work) else _COMPLETED)
+        self.finish(entry, _FAILED if entry[2] and _failed(work, self.future_of) else _COMPLETED)
 
     @property
     def outstanding(self) -> int:
@@ -108,13 +110,13 @@ class Flight:
             self.poll()
 
 
-def _failed(work: Any) -> bool:
+def _failed(work: Any, future_of: Callable[[Any], Any]) -> bool:
     """Whether a work on the CPU that is over ended with an error: that counts as completed too.
 
     Torch has ``is_success()`` for it, which puts a warning among the user's lines.
     """
     try:
-        future = work.get_future()
+        future = future_of(work)
         if not future.done():
             return False
     except Exception:  # works of this backend have none

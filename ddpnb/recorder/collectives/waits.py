@@ -1,4 +1,4 @@
-"""Wrappers of ``Work.wait``, which records when a call is waited for, and when the wait ends, and of ``Work.is_completed``."""
+"""Wrappers of ``Work.wait``, which records when a call is waited for, and when the wait ends, and of others of Work."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
     pending, fresh, p2p_works = door.flight.pending, door.flight.fresh, door.flight.p2p
     silent, off, memory = door.box.silent, door.off, door.box.memory
     finish, loosen, convert = door.flight.finish, door.flight.loosen, door.release.convert
+    in_use, waited = door.in_use.calls, door.in_use.waited
 
     def watched_wait(work: Any, timeout: Any = None) -> Any:
         given = () if timeout is None else (timeout,)
@@ -43,6 +44,8 @@ def watched(wait: Callable[..., Any], door: Door) -> Callable[..., Any]:
             return wait(work, *given)
         entry = None
         try:
+            if in_use:
+                waited(work)
             if fresh:
                 loosen()
             entry = pending.pop(work, None) or p2p_works.get(work)
@@ -111,6 +114,8 @@ def asked(is_completed: Callable[..., bool], door: Door) -> Callable[..., bool]:
             try:
                 if fresh:
                     flight.loosen()
+                if result:
+                    door.in_use.over(work)
                 entry = pending.get(work) or p2p_works.get(work)
                 if entry is not None and result:
                     flight.completed(work, entry)
@@ -125,6 +130,17 @@ def asked(is_completed: Callable[..., bool], door: Door) -> Callable[..., bool]:
 
     watched_question.__doc__ = is_completed.__doc__
     return hide(watched_question, below=True)
+
+
+def on_future(get_future: Callable[..., Any], door: Door) -> Callable[..., Any]:
+    """``get_future`` of a Work: the program may learn from that when the call is complete, which is not seen."""
+
+    def watched_future(work: Any) -> Any:
+        door.in_use.over(work)
+        return get_future(work)
+
+    watched_future.__doc__ = get_future.__doc__
+    return hide(watched_future, below=True)
 
 
 def _late_wait(wait: Callable[..., Any], work: Any, given: tuple[Any, ...], door: Door) -> Any:

@@ -56,6 +56,7 @@ NAMES: tuple[TorchName, ...] = (
     TorchName("torch._C._distributed_c10d.ProcessGroup.unbox", _REFUSED),
     TorchName("torch._C._distributed_c10d.Work.unbox", _REFUSED),
     TorchName("torch._C._distributed_c10d.Work.is_completed", _REFUSED),
+    TorchName("torch.Tensor._is_view", "changes of tensors in flight are not recorded"),
     TorchName("torch.library.Library()._destroy", "hooks on collectives stay until the process ends"),
     TorchName("torch.ops.c10d.allreduce_.default._schema", _REFUSED),
     TorchName("torch.ScriptObject._get_method", "reduce operations are not recorded"),
@@ -65,7 +66,9 @@ NAMES: tuple[TorchName, ...] = (
         since=(2, 10),
     ),
     TorchName("torch.ops.c10d._allgather_base_", "all_gather_into_tensor is not seen"),
-    TorchName("torch.Tensor._version", "the last step of a training is not looked at"),
+    TorchName(
+        "torch.Tensor._version", "the last step of a training is not looked at, nor changes of tensors in flight"
+    ),
     TorchName("torch.ops.c10d._reduce_scatter_base_", "reduce_scatter_tensor is not seen"),
     TorchName("torch.ops.c10d.gather_into_tensor_", instead="there is no such collective", since=(2, 14)),
     TorchName(

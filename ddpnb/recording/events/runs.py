@@ -119,6 +119,17 @@ class NotTheSame(Event):
     what: str = ""
 
 
+@event("changed in flight")
+class ChangedInFlight(Event):
+    """A tensor of an asynchronous call was changed in place before the program waited for the call, which it made at ``site``.
+
+    Once for each place of a call. ``waited``: where the wait is.
+    """
+
+    operation: str = ""
+    waited: Caller = Caller()
+
+
 @event("no fence")
 class FenceOff(Event):
     """There was no room for the shared file of a group."""

@@ -93,6 +93,21 @@ def unwaited(source: str) -> list[Unwaited]:
     return list(_found(source))
 
 
+def changed_between(source: str, first: int, last: int) -> tuple[int, ...]:
+    """The lines after the first of these, and before the last one, that change something in place: ``x /= 2``, ``x[0] = y``, ``x.mul_(2)``."""
+    parsed = tree(source)
+    nodes = ast.walk(parsed) if parsed is not None else ()
+    return tuple(sorted({node.lineno for node in nodes if _in_place(node) and first < node.lineno < last}))  # type: ignore[attr-defined]
+
+
+def _in_place(node: ast.AST) -> bool:
+    if isinstance(node, ast.Assign):
+        return any(isinstance(target, ast.Subscript) for target in node.targets)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr.endswith("_") and not node.func.attr.endswith("__")
+    return isinstance(node, ast.AugAssign)
+
+
 class _Function:
     def __init__(self, names: Names, function: ast.Module | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._function = function

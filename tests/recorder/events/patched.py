@@ -14,7 +14,7 @@ _BY_MODULE = {
     "torch.distributed.algorithms.join": "Join.__enter__",
     "torch.distributed.c10d_logger": "_get_msg_dict",
     "torch.distributed.device_mesh": "DeviceMesh.__init__",
-    "torch.distributed.distributed_c10d": "destroy_process_group init_process_group new_group PrefixStore.get PrefixStore.wait ProcessGroup._register_backend ProcessGroup._set_group_name ProcessGroup.merge_remote_group ProcessGroup.reconfigure ProcessGroup.split_group rendezvous Work.is_completed Work.wait",
+    "torch.distributed.distributed_c10d": "destroy_process_group init_process_group new_group PrefixStore.get PrefixStore.wait ProcessGroup._register_backend ProcessGroup._set_group_name ProcessGroup.merge_remote_group ProcessGroup.reconfigure ProcessGroup.split_group rendezvous Work.get_future Work.is_completed Work.wait",
     "torch.distributed.rpc": "init_rpc",
     "torch.distributed.tensor": "DTensor.from_local",
     "torch.multiprocessing.spawn": "start_processes",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpnb.recording.source.unwaited import unwaited
+from ddpnb.recording.source.unwaited import changed_between, unwaited
 
 HEAD = "import torch\nimport torch.distributed as dist\nfrom torch.distributed import all_reduce as ar, irecv\n\n"
 VICTIMS = Path(__file__).parents[2] / "victims"
@@ -311,3 +311,8 @@ def chooses(value, now):
 )
 def test_the_work_of_a_function(body, expected):
     assert found(body, HEAD + GATHER) == expected
+
+
+def test_lines_that_change_something_in_place():
+    source = "a = b\nc[0] = 1\nc.add_(1)\nc.add(1)\nc.__len__()\nc /= 2\nc *= 2\n"
+    assert changed_between(source, 1, 7) == (2, 3, 6) and changed_between("if", 0, 9) == ()
