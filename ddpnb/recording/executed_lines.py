@@ -55,6 +55,7 @@ class ExecutedLines:
     windows: tuple[Window, ...] = ()
     paths: tuple[tuple[int, ...], ...] = ()
     dropped: int = 0  # lines for which there was no room
+    within: Site | None = None  # the last line that was recorded of the innermost function that has not ended
 
     def of(self, window: Window) -> tuple[Site, ...]:
         """The lines that ran in this window, in the order in which they first ran."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -70,6 +71,10 @@ class _Function:
                 break
             at = block.next
         return found + self._within(to, to)
+
+    def line(self, offset: int) -> int:
+        """The row of the line of an instruction; -1 where there is none."""
+        return self._rows[max(bisect_right(self._at, offset) - 1, 0)] if self._rows else -1
 
     def around(self, jump: int) -> list[int]:
         """The rows of the loop around a jump, or of all lines where it is in none."""
@@ -164,12 +169,17 @@ def _followed(path: Path, called_ns: Mapping[int, int], stepped_ns: Mapping[int,
                 if a < len(functions):
                     ran.update(dict.fromkeys(functions[a].between(b, b, continued=False)))
                 stack.append([a, b, True])
+    if stack and stack[-1][0] < len(functions) and not stack[-1][2]:
+        code, at, _ = stack[-1]  # it went there, and nothing is recorded after that
+        ran.update(dict.fromkeys(functions[code].between(at, at, continued=False)))
     began, before = [0], (0, 0)
     for calls, steps, _ in windows[1:]:
         now = called_ns.get(calls, 0) if calls != before[0] else stepped_ns.get(steps, 0)
         began.append(max(began[-1], now))
         before = calls, steps
-    return _table(rows, windows, began)
+    open_rows = [functions[code].line(at) for code, at, _ in stack if code < len(functions)]
+    within = next((list(rows)[row] for row in reversed(open_rows) if row >= 0), None)
+    return replace(_table(rows, windows, began), within=within)
 
 
 def _table(

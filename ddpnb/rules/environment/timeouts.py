@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ddpnb.recording import phrases
-from ddpnb.recording.calls import NO_SITE
+from ddpnb.recording.calls import NO_SITE, CallState, Site
+from ddpnb.recording.collectives import collective_of
 from ddpnb.recording.events.startup import InitProcessGroup, NewGroup
 from ddpnb.recording.facts.compilations import WARM_UP, described, named
 from ddpnb.recording.facts.endings import timed_out_ns
@@ -16,7 +17,7 @@ from ddpnb.recording.facts.snapshot import PerRank, Snapshot
 from ddpnb.recording.findings import Finding, FindingType
 from ddpnb.recording.recording import Recording
 from ddpnb.rules.causes.blocked import in_a_call
-from ddpnb.rules.rule import Draft, family, refine, refined
+from ddpnb.rules.rule import Draft, each, family, refine, refined
 
 TIMEOUT_SETTING = FindingType("DDP317", "timeout-setting", severity="note")
 
@@ -56,21 +57,31 @@ def timeouts(snap: Snapshot) -> Iterable[Draft]:
 def short_timeout(snap: Snapshot, finding: Finding) -> Draft | None:
     """A timeout is shorter than a computing rank needs; it fired before it could be proven that a rank is stuck."""
     fired = _fired(snap.recording)
-    if not fired or (finding.code == "DDP313" and not _working(snap, finding, max(fired) / 1000)):
+    if not fired or (finding.code == "DDP313" and not _working(snap, finding, max(fired.values()) / 1000)):
         return None
-    seconds = fired[0] / 1000
+    seconds = next(iter(fired.values())) / 1000
     made = snap.last(NewGroup, InitProcessGroup, timeout_s=seconds)
     if not made or seconds > _MINUTE_S:
         return None
+    late = _late(snap, tuple(fired))
     return refined(
         finding,
         certainty="likely",
         culprits=tuple(made),
         waiting=(),
-        summary=f"The timeout of {seconds:g} s is too short: it fired while a rank was still working.",
-        where=tuple((rank, event.site) for rank, event in made.items() if event.site != NO_SITE),
+        summary=f"The timeout of {seconds:g} s is too short: it fired while "
+        f"{phrases.ranks(tuple(late)) if late else 'a rank'} {phrases.verb(tuple(late) or (0,), 'was', 'were')} still working.",
+        where=(*((rank, event.site) for rank, event in made.items() if event.site != NO_SITE), *late.items()),
         # What the time-out ended comes before what followed from that.
-        evidence=tuple(sorted(finding.evidence, key=lambda text: not _TIMED_OUT.search(text))),
+        evidence=(
+            *sorted(finding.evidence, key=lambda text: not _TIMED_OUT.search(text)),
+            *each(
+                late,
+                lambda rank: (
+                    f"Rank {rank} had not made the call. It was at {late[rank]}, or further in the same function."
+                ),
+            ),
+        ),
         remedy="Set the group's timeout above its longest legitimate wait, or do the long work on all ranks, or outside the wait.",
     )
 
@@ -82,10 +93,19 @@ def _working(snap: Snapshot, finding: Finding, longest_s: float) -> bool:
 
 
 @once
-def _fired(recording: Recording) -> list[int]:
+def _fired(recording: Recording) -> dict[int, int]:
     """The timeouts in the ranks' last messages, in milliseconds."""
-    told = [ending.message for record in recording.ranks.values() if (ending := record.ending) is not None]
-    return [int(match[1]) for message in told if (match := _TIMED_OUT.search(message[:20_000]))]
+    endings = {rank: ending for rank, record in recording.ranks.items() if (ending := record.ending) is not None}
+    matches = {rank: _TIMED_OUT.search(ending.message[:20_000]) for rank, ending in endings.items()}
+    return {rank: int(match[1]) for rank, match in matches.items() if match}
+
+
+def _late(snap: Snapshot, fired: Sequence[int]) -> dict[int, Site]:
+    """The ranks that had not made the call in which the first of these timed out, and the last line that each has begun."""
+    calls = [call for call in snap.ranks[fired[0]].calls if call.state is CallState.FAILED]
+    missing = sorted(collective_of(snap.recording, calls[-1]).missing_ranks) if calls and calls[-1].seq else []
+    lines = {rank: snap.ranks[rank].executed for rank in missing if rank in snap.ranks and rank not in fired}
+    return {rank: one.within for rank, one in lines.items() if one is not None and one.within is not None}
 
 
 @refine(TIMEOUT_SETTING, refines=("DDP301", "DDP312"))

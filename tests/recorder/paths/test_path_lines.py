@@ -101,6 +101,23 @@ def test_the_lines_between_two_collectives(rank):
 
 
 @recorded
+def test_where_a_rank_is_of_which_no_stack_was_read(rank):
+    """In the innermost function that has not ended: a process that is killed tells no more."""
+    user = rank.module("""
+        def late(look, number):
+            if number:
+                look()
+            return number
+        def train(look):
+            late(look, 0)
+            late(look, 1)
+    """)
+    user.train(rank.lines.write)
+    here = executed(PathReader((rank.folder / "rank0.path").read_bytes()).read(rank.run)).within
+    assert (here.line, here.function) == (4, "late")
+
+
+@recorded
 def test_the_lines_between_two_steps_of_an_optimizer(rank):
     user = rank.module("""
         import torch
