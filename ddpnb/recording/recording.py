@@ -116,6 +116,8 @@ class RankRecord:
     lost: Literal["", "call", "store"] = ""
     lines: ExecutedLines | None = None  # as recordings of versions before 0.1 have them
     path: Path | None = None  # None: not recorded, as with Python 3.11
+    # How a process failed that was no rank yet, where this is the only one that is missing.
+    unjoined: Ending | None = None
     unseen: tuple[str, ...] = ()  # what is loaded there that may communicate without passing the door
 
     def events(self, *kinds: type[E], state: EventState | None = None) -> list[E]:

@@ -219,6 +219,7 @@ class RunMonitor:
 
         Takes at most a few seconds, also if ranks are unresponsive.
         """
+        self._warnings.is_over = True
         found = self.diagnosis
         if found is not None:
             pass_on()

@@ -22,15 +22,18 @@ class Warnings:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._given: list[Finding] = []
+        self.is_over = False  # what ranks do from here on follows from a signal: no warning is withdrawn for that
 
     def warn(self, recording: Recording, finding: Finding) -> None:
         """Print a finding that is not proven."""
         self._given.append(finding)
         self._say(f"warning: {relative(unproven.sentence(recording, finding))}.")
 
-    def withdraw(self, finding: Finding, after_s: float) -> None:
-        """Print that the ranks of a finding have continued after so many seconds."""
-        ranks, continued = finding.culprits or finding.waiting, f"continued after {after_s:.0f} s"
+    def withdraw(self, finding: Finding, ranks: tuple[int, ...], after_s: float) -> None:
+        """Print that these ranks of a finding have continued after so many seconds."""
+        if self.is_over:
+            return
+        continued = f"continued after {after_s:.0f} s"
         withdrawn = replace(
             finding,
             summary=f"{phrases.ranks(ranks, True)} {continued}: the warning is withdrawn.",

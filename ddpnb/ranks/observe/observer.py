@@ -319,10 +319,16 @@ class Observer:
         )
 
     def _never_joined(self, records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
-        """The one rank that is missing, if it is known how the process ended that was to be it: no recorder ran there."""
+        """The one rank that is missing, if it is known how the process failed that was to be it.
+
+        While others run, another process may still be that rank.
+        """
         absent = [rank for rank, record in records.items() if not record.pid and record.ending is None]
-        ending = self._processes.before_joining(absent[0]) if len(absent) == 1 else None
-        return {} if ending is None else {absent[0]: replace(records[absent[0]], ending=ending, unrecorded=True)}
+        failed = self._processes.before_joining(absent[0]) if len(absent) == 1 else None
+        if failed is None:
+            return {}
+        over = all(record.ending is not None for rank, record in records.items() if rank != absent[0])
+        return {absent[0]: replace(records[absent[0]], ending=failed if over else None, unjoined=failed)}
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:
         """Events of a forked child that used the process group of its parent."""

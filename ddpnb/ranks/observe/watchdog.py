@@ -13,6 +13,7 @@ from ddpnb.ranks.observe.observer import Observer
 from ddpnb.ranks.observe.output import Stream
 from ddpnb.ranks.rank_processes import Answer, RankView
 from ddpnb.recording.blackbox import Status
+from ddpnb.recording.events.startup import Joining, NewGroup
 from ddpnb.recording.findings import Diagnosis, Finding
 from ddpnb.recording.recording import Activity, Recording
 from ddpnb.texts import shortened
@@ -48,7 +49,7 @@ class Watchdog:
         leave_after_crash: wait no longer than ``patience`` for the others once a rank has failed.
         end_after_patience: a finding that only patience supports is an outcome too.
         warn: called with each such finding once, and the Recording that it is from, if it is none.
-        withdraw: called with one whose ranks have continued, and after how many seconds.
+        withdraw: called with one whose ranks have continued, with these ranks, and after how many seconds.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Watchdog:
         leave_after_crash: bool,
         end_after_patience: bool,
         warn: Callable[[Recording, Finding], object],
-        withdraw: Callable[[Finding, float], object],
+        withdraw: Callable[[Finding, tuple[int, ...], float], object],
     ) -> None:
         self._processes = processes
         self._observer = observer
@@ -244,7 +245,9 @@ class Watchdog:
         """Warn of a finding that is not proven, once."""
         if _about(finding) not in self._warned:
             since = min((self._changed[rank] for rank in finding.concerned if rank in self._changed), default=0.0)
-            ranks = finding.culprits or finding.concerned
+            # One that has no process cannot continue: those that wait for it can.
+            seen = [rank for rank in finding.culprits if rank in recording.ranks and recording.ranks[rank].pid]
+            ranks = seen or finding.waiting or finding.concerned
             self._warned[_about(finding)] = finding, since, {rank: _place(recording, rank) for rank in ranks}
             self._warn(recording, finding)
 
@@ -259,7 +262,7 @@ class Watchdog:
             endings = [self._observer.ending(rank) for rank in places]
             if any(ending is None or ending.well for ending in endings):
                 self._warned[about] = None
-                self._withdraw(finding, time.monotonic() - since)
+                self._withdraw(finding, tuple(places), time.monotonic() - since)
 
     def _check_answers(self, activities: Mapping[int, Activity]) -> None:
         """Raise if the request that began the run ended without a record of how the script ended.
@@ -297,6 +300,9 @@ def _doubts(diagnosis: Diagnosis) -> dict[tuple[object, ...], Finding]:
 def _place(recording: Recording, rank: int) -> object:
     """Where the main thread of a rank is, and what it waits for; None: it is not known, or it waits for nothing."""
     record = recording.ranks[rank]
+    starting = record.events(Joining, NewGroup, state="open")
+    if starting:
+        return starting[-1].began_ns
     stack, waits_on = record.main_stack, record.process.waits_on
     return (stack.frames[-1].site, waits_on) if stack is not None and stack.frames and waits_on else None
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from multiprocessing.popen_fork import Popen
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 from torch.multiprocessing.spawn import ProcessRaisedException
@@ -42,7 +46,8 @@ def note_ends(folder: str, is_rank: Callable[[], bool]) -> None:
 
 
 def note_exceptions(folder: str, is_rank: Callable[[], bool]) -> None:
-    """Write what a process of ``torch.multiprocessing.spawn`` has raised to a file, as soon as this process has read it.
+    """Write what a process of ``multiprocessing`` has raised to a file: it itself does, or the one that reads what
+    ``torch.multiprocessing.spawn`` has caught in it.
 
     Args:
         folder: of the job.
@@ -53,8 +58,21 @@ def note_exceptions(folder: str, is_rank: Callable[[], bool]) -> None:
     def noted(self: Any, msg: str, error_index: int, error_pid: int) -> None:
         made(self, msg, error_index, error_pid)
         if not is_rank():
-            with suppress(Exception):
-                said = {"parent": os.getpid(), "at_ns": time.monotonic_ns(), "text": msg[-_LONGEST:]}
-                write_private(protocol.raised_file(folder, error_pid), json.dumps(said))
+            _write(folder, error_pid, os.getpid(), msg)
 
     ProcessRaisedException.__init__ = noted
+    show, outermost = traceback.print_exc, BaseProcess._bootstrap.__code__  # type: ignore[attr-defined]
+
+    @wraps(show)
+    def shown(*args: Any, **kwargs: Any) -> None:
+        if sys._getframe(1).f_code is outermost and not is_rank():  # nothing has caught it
+            _write(folder, os.getpid(), os.getppid(), traceback.format_exc())
+        show(*args, **kwargs)
+
+    traceback.print_exc = shown
+
+
+def _write(folder: str, pid: int, parent: int, text: str) -> None:
+    with suppress(Exception):
+        said = {"parent": parent, "at_ns": time.monotonic_ns(), "text": text[-_LONGEST:]}
+        write_private(protocol.raised_file(folder, pid), json.dumps(said))

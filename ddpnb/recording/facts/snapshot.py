@@ -17,7 +17,7 @@ from ddpnb.recording.facts.once import once
 from ddpnb.recording.facts.patience import PATIENCE
 from ddpnb.recording.facts.silent_hosts import silent_hosts
 from ddpnb.recording.facts.stack_stops import stack_stop
-from ddpnb.recording.facts.standings import Standing, standings, with_polls
+from ddpnb.recording.facts.standings import Standing, standings, with_absent, with_polls
 from ddpnb.recording.facts.stops import Stop, failures, stops
 from ddpnb.recording.facts.waits import Wait, stuck, waits
 from ddpnb.recording.findings import Finding
@@ -131,7 +131,7 @@ class Snapshot:
         seen = _standings(self.recording)
         if any(record.unrecorded for record in self.ranks.values()):
             return seen
-        return with_polls(self.recording, seen, self._patience)
+        return with_absent(self.recording, with_polls(self.recording, seen, self._patience), self._patience)
 
     @cached_property
     def waits(self) -> Mapping[int, Wait]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ddpnb.recording.calls import NO_SITE, Call, CallState, Site
@@ -33,6 +34,7 @@ class Standing:
     function: str = ""
     polls: bool = False  # it does not wait in the call, but asks again and again whether it is complete
     never: str = ""  # why a rank that is blocked outside any collective can never continue
+    absent: bool = False  # no process of it was seen, and all others wait for it at start-up
 
     @property
     def reported(self) -> bool:
@@ -74,7 +76,7 @@ class Standing:
         One whose sleep ends soon continues by itself. A report is of ranks that somebody saw hang: one that is in no call
         there did not make it until the report was written.
         """
-        if self.never:
+        if self.never or self.absent:
             return True
         if self.reported and self.state in (RankState.UNKNOWN, RankState.BLOCKED, RankState.COMPUTING):
             return True
@@ -106,6 +108,28 @@ def with_polls(recording: Recording, standing: dict[int, Standing], patience: fl
         else replace(one, state=RankState.WAITING, call=call, polls=True)
         for rank, one in standing.items()
     }
+
+
+def with_absent(recording: Recording, standing: Mapping[int, Standing], patience: float) -> Mapping[int, Standing]:
+    """The ranks of which no process was seen, where all others have waited at start-up for ``patience`` seconds.
+
+    That is never proven: they may be started later, or on another host.
+    """
+    unseen = [rank for rank, one in standing.items() if _never_seen(one.record)]
+    began = [
+        one.event.began_ns
+        for rank, one in standing.items()
+        if rank not in unseen and one.state is RankState.STARTING and one.event is not None
+    ]
+    others = sum(one.state is not RankState.ENDED for one in standing.values()) - len(unseen)
+    if not unseen or not began or len(began) < others or recording.taken_ns - max(began) < patience * 1e9:
+        return standing
+    return {**standing, **{rank: replace(standing[rank], absent=True) for rank in unseen}}
+
+
+def _never_seen(record: RankRecord) -> bool:
+    heard = record.calls or record.history or record.ending or record.stacks or record.output
+    return not (record.pid or heard or record.reported or record.unrecorded)
 
 
 _ASKED_NS = 2e9  # since the last question, of a program that asks all the time

@@ -283,7 +283,7 @@ def _of_part(recording: Recording, part: Stop) -> Stop:
     away = tuple(rank for rank in gone if standing[rank].elsewhere or rank in frozen)
     if starting and (wrong := wrong_claims(standing, starting)):
         return replace(part, waits=Waits.START, awaited=Awaited.WRONG_CLAIM, waiting=tuple(starting), gone=wrong)
-    if starting and (absent := tuple(rank for rank in part.gone if rank not in standing)):
+    if starting and (absent := tuple(rank for rank in part.gone if rank not in standing or standing[rank].absent)):
         return replace(part, waits=Waits.START, awaited=Awaited.ABSENT, waiting=tuple(starting), gone=absent)
     if away:
         awaited = Awaited.UNRESPONSIVE if frozen else Awaited.BLOCKED

@@ -95,7 +95,8 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
     died = ending.how in ("died", "ended")
     call = waits[waiting[0]].standing.call if waiting and waiting[0] in waits else None
     evidence = [*after_verb({rank: _how(recording.ranks[rank]) for rank in ranks})]
-    if recording.report is None and not records[0].pid:
+    unjoined = records[0].unjoined is not None
+    if unjoined:
         evidence.append(say("Its process had not joined: of all ranks only {who} [is|are] missing.", ranks))
     if ending.parent and ending.signal_name in ("SIGTERM", "SIGKILL"):
         evidence.append(f"Its parent, {shortened(ending.parent, 200)}, lived on: it may have sent the signal.")
@@ -146,7 +147,9 @@ def endings(snap: Snapshot, stop: Stop) -> Draft:
         evidence=evidence,
         kind=RANK_DEAD if died else replace(RANK_RAISED, ways_part=of_library),
         collective=call,
-        certainty="likely" if stop.secondary or unsure or all(record.unrecorded for record in records) else "proven",
+        certainty="likely"
+        if stop.secondary or unsure or unjoined or all(record.unrecorded for record in records)
+        else "proven",
     )
 
 

@@ -73,7 +73,9 @@ def world_incomplete(snap: Snapshot, stop: Stop) -> Draft | None:
     absent = stop.awaited is Awaited.ABSENT
     if stop.waits is Waits.STACK:
         return not_started(snap, stop) if absent else missing_by_stacks(snap, stop, WORLD_INCOMPLETE)
-    return _too_large(stop) if absent else _never_joined(snap, stop)
+    if absent:
+        return _unseen(stop) if any(rank in stop.standings for rank in stop.gone) else _too_large(stop)
+    return _never_joined(snap, stop)
 
 
 def _too_large(stop: Stop) -> Draft:
@@ -100,6 +102,47 @@ def _too_large(stop: Stop) -> Draft:
                 f"{phrases.at(standings[rank].site)}."
             ),
         ),
+    )
+
+
+def _unseen(stop: Stop) -> Draft:
+    standings, starting, absent = stop.standings, stop.waiting, stop.gone
+    first, failed = standings[starting[0]], standings[absent[0]].record.unjoined if absent[0] in standings else None
+    size = world_size(first)
+    frame = failed.innermost_user if failed is not None else None
+    why = (
+        f"its process seems to have failed{phrases.at(frame.site) if frame is not None else ''}"
+        if failed is not None
+        else "no process of " + phrases.verb(absent, "it", "them") + " was seen"
+    )
+    return Draft(
+        say(
+            "{who} [waits|wait] in {call} for {absent}: {why}.", starting, call=_call_of(first), absent=absent, why=why
+        ),
+        absent,
+        f"Start with the {failed.exception}."
+        if failed is not None
+        else f"Start as many processes as the world has ranks ({size}), or leave world_size to the launcher.",
+        {absent[0]: frame.site} if frame is not None else {},
+        starting,
+        evidence=(
+            *(
+                [
+                    f"A process of the same parent raised {failed.exception}: {shortened(failed.message, 200)} before it "
+                    f"joined, and no other rank is missing."
+                ]
+                if failed is not None
+                else ()
+            ),
+            *each(
+                starting,
+                lambda rank: (
+                    f"Rank {rank} has waited {standings[rank].idle_s:.0f} s in {_call_of(standings[rank])} with "
+                    f"world_size={world_size(standings[rank])}{phrases.at(standings[rank].site)}."
+                ),
+            ),
+        ),
+        also=tuple((rank, standings[rank].site) for rank in starting),
     )
 
 

@@ -120,7 +120,7 @@ def watch(clock, ranks, answers=None, limit=60.0, of=(0, 1), **more):
         "leave_after_crash": False,
         "end_after_patience": False,
         "warn": lambda _, finding: ranks.told.append(("warn", finding.code, ranks.at)),
-        "withdraw": lambda finding, after: ranks.told.append(("withdraw", finding.code, after)),
+        "withdraw": lambda finding, _ranks, after: ranks.told.append(("withdraw", finding.code, after)),
     }
     return Watchdog(ranks, ranks, of, answers or {}, stream, Stopping(clock, limit), **terms | more).watch()
 

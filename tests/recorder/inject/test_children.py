@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import traceback
 from multiprocessing.popen_fork import Popen
 
 import pytest
@@ -61,10 +62,37 @@ def test_what_is_no_status_is_none(tmp_path, text):
     assert protocol.exit_file(str(tmp_path), 41) == str(tmp_path / "exit-41")
 
 
-def test_what_a_process_has_raised_that_was_to_be_the_only_missing_rank(tmp_path, monkeypatch):
-    made = ProcessRaisedException.__init__
-    monkeypatch.setattr(ProcessRaisedException, "__init__", made)
+@pytest.fixture
+def noting(tmp_path, monkeypatch):
+    """What processes raise is noted in this test."""
+    monkeypatch.setattr(ProcessRaisedException, "__init__", ProcessRaisedException.__init__)
+    monkeypatch.setattr(traceback, "print_exc", traceback.print_exc)
     children.note_exceptions(str(tmp_path), lambda: False)
+
+
+def handle():
+    try:
+        die_of({})
+    except KeyError:
+        traceback.print_exc()
+
+
+def die_of(table):
+    return table["shard"]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize(("function", "args", "noted"), [(die_of, ({},), True), (handle, (), False)])
+def test_what_a_process_of_multiprocessing_raises_is_written_if_nothing_catches_it(
+    ended, noting, tmp_path, capfd, function, args, noted
+):
+    pid = ended(function, *args)
+    assert os.path.exists(protocol.raised_file(str(tmp_path), pid)) == noted
+    shown = capfd.readouterr().err
+    assert "KeyError: 'shard'" in shown and "children.py" not in shown.replace(__file__, "")
+
+
+def test_what_a_process_has_raised_that_was_to_be_the_only_missing_rank(tmp_path, monkeypatch, noting):
     said = '\n\n-- Process 1 terminated with the following error:\nTraceback (most recent call last):\n  File "/x/train.py", line 7, in main\n    load()\nKeyError: 1\n'
     assert ProcessRaisedException(said, 1, 41).error_pid == 41
 

@@ -6,10 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from ddpnb.recording.calls import Site
+from ddpnb.recording.ending import Ending
 from ddpnb.recording.events.startup import InitProcessGroup
 from ddpnb.recording.facts.init_facts import wrong_claims
 from ddpnb.recording.facts.standings import standings
+from ddpnb.recording.recording import RankRecord
 from ddpnb.recording.stacks import Frame
+from ddpnb.rules.diagnose import diagnose as as_users_see_it
 from tests.rules.recordings import Rank, Script, diagnose, group, line, record
 
 INIT = line(5)
@@ -411,3 +415,38 @@ def test_a_mesh_that_its_members_alone_make():
         ranks[number].makes_group([2, 3], line(4), state="open", maker="DeviceMesh")
     (found,) = diagnose(record(*ranks)).errors
     assert (found.code, found.sides) == ("DDP108", ((0, 1), (2, 3)))
+
+
+# -- DDP102: a rank of which no process was seen
+
+
+@pytest.mark.parametrize(
+    "failed", [None, Ending("raised", 1, "KeyError", "1", (Frame("/x/train.py", 7, "load", user=True),))]
+)
+def test_a_rank_of_which_no_process_was_seen(failed):
+    """It may still be started: a warning, once the others have waited for as long as patience allows."""
+    taken = record(*claiming(0, 1))
+    began = taken.ranks[0].history[-1].began_ns
+    ranks = {0: taken.ranks[0], 1: RankRecord(1, unjoined=failed)}
+
+    def after(seconds):
+        return as_users_see_it(replace(taken, ranks=ranks, taken_ns=began + int(seconds * 1e9)))
+
+    assert after(5).findings == ()
+    (found,) = after(12).findings
+    assert (found.code, found.severity, found.certainty) == ("DDP102", "warning", "timed")
+    assert (found.culprits, found.waiting) == ((1,), (0,)) and not after(12).settled
+    if failed is None:
+        assert "no process of it was seen" in found.summary and "(2)" in found.remedy
+    else:
+        assert found.where[0] == (1, Site("/x/train.py", 7, "load")) and found.remedy == "Start with the KeyError."
+
+
+def test_a_rank_of_which_no_process_was_seen_while_another_one_works():
+    """That one may start it."""
+    ranks = claiming(0, 1, world=3)
+    taken = record(ranks[0], Rank(1, 3).absent().computes(line(9)), world_size=3)
+    later = replace(
+        taken, ranks={**taken.ranks, 2: RankRecord(2)}, taken_ns=taken.ranks[0].history[-1].began_ns + 10**11
+    )
+    assert [one.code for one in diagnose(later).findings] == ["DDP315"]
