@@ -15,6 +15,7 @@ from ddpnb.notebook.tasks import Tasks
 from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
 from ddpnb.recording.holds import Hold
+from ddpnb.recording.recording import Recording
 from ddpnb.render.answers import Answer
 from ddpnb.world.breakpoints import Holding, end_of_run
 from ddpnb.world.faults import Injection
@@ -73,7 +74,13 @@ class Actions:
     def withdraw(self) -> None:
         """The state of the ranks has changed: what was asked before is not answered by another click."""
         self._to_confirm = ()
-        self.tasks.withdraw()
+        self.tasks.withdraw(lambda answer: answer.asks)
+
+    def follow(self, recording: Recording | None) -> None:
+        """What was said to be armed is said no longer when it has ended, or holds ranks."""
+        holds = [one.holding for one in self.listed if one.on and not one.may_hold(recording)]
+        waiting = (*holds, *self.injections)
+        self.tasks.withdraw(lambda answer: answer.armed is not None and answer.armed not in waiting)
 
     def take(self, action: str, values: Values, place: str = "") -> bool:
         """Start this action, whose answer is shown at this place; False if it is not an action on a World."""
@@ -134,11 +141,10 @@ class Actions:
 
     # -- hold and step
 
-    def _hold(self) -> str:
-        self.world.hold()
-        return "Armed: every rank stops before its next collective."
+    def _hold(self) -> Answer:
+        return Answer((), "Armed: every rank stops before its next collective.", armed=self.world.hold())
 
-    def _hold_at(self, values: Values) -> str:
+    def _hold_at(self, values: Values) -> Answer:
         holding = self.world.hold(
             values.get("before", "") or (),
             ranks=asked.ranks(values),
@@ -150,9 +156,9 @@ class Actions:
             differs=values.get("differs", "").strip(),
             exception=bool(values.get("exception")),
         )
-        return f"Armed: {holding}."
+        return _armed(holding)
 
-    def _hold_line(self, values: Values) -> str:
+    def _hold_line(self, values: Values) -> str | Answer:
         """Arm a hold at a line of a file, also with conditions, or remove those that are armed there, or switch them."""
         file, line = values.get("file", ""), asked.whole(values, "line") or 1
         when, count = values.get("when", "").strip(), asked.whole(values, "count") or 1
@@ -166,7 +172,7 @@ class Actions:
             if there and not values.get("with_conditions"):
                 return f"Removed: {', '.join(map(str, there))}."
             holding = self.world.hold(line=f"{file}:{line}", ranks=asked.ranks(values), when=when, count=count)
-        return f"Armed: {holding}."
+        return _armed(holding)
 
     def _unhold(self, values: Values) -> None:
         for one in self._numbered(values):
@@ -260,12 +266,12 @@ class Actions:
 
     # -- faults
 
-    def _inject(self, values: Values) -> str:
+    def _inject(self, values: Values) -> Answer:
         until = end_of_run(self.world._ranks)
         injection = self.world.inject(asked.described(values), ranks=asked.ranks(values))
         with self._lock:
             self._injections.append((injection, until))
-        return f"Armed: {injection}."
+        return _armed(injection)
 
     def _heal(self, values: Values) -> None:
         number = asked.whole(values, "number", 0)
@@ -311,6 +317,10 @@ class Actions:
         if ranks is None:
             raise UsageError("no rank selected.", "Select the ranks that make their next step.")
         self._startup().step(ranks, timeout=_STEP_S)
+
+
+def _armed(what: Holding | Injection) -> Answer:
+    return Answer((), f"Armed: {what}.", armed=what)
 
 
 def _question(words: str) -> Answer:

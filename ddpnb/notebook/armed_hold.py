@@ -32,6 +32,11 @@ class ArmedHold:
         """Whether it is the hold of this line of a file."""
         return self.place.line == line > 0 and self.place.is_of(file)
 
+    def may_hold(self, recording: Recording | None) -> bool:
+        """Whether it may be what holds one of its ranks now."""
+        ranks = recording.ranks if recording is not None else {}
+        return any(_holds(self.hold, ranks[rank]) for rank in self.holding.ranks if rank in ranks)
+
     def __str__(self) -> str:
         return str(self.holding)
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import cast
 
 from ddpnb.errors import DdpnbError, ProbeEnded, UsageError
@@ -17,6 +18,7 @@ from ddpnb.notebook.panel import Panel
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.ranks import devices
+from ddpnb.render import answers
 from ddpnb.studies.bisection import bisect as bisections
 from ddpnb.studies.bisection import guide, words
 from ddpnb.studies.bisection.algorithms import Answer
@@ -29,6 +31,7 @@ _MOST_RANKS = 8
 _SCRIPTS = 200  # that are offered
 _BEAT_S = 2.0
 REPRODUCTION = "repro.sh"
+_FOUND = "found"  # where what was found is shown, and its answers
 
 
 class Guide(Panel):
@@ -65,25 +68,27 @@ class Guide(Panel):
             return
         for one in (self.probe, self.found, self.remaining, self.probes):
             one.show("")
-        said, bad = self._tasks.said, self._tasks.bad
+        answer = self._tasks.answer("")
         if self._offered is not None:
-            html = guide.choose(self._command, *self._offered, said=said, bad=bad)
-            self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", said))))
+            html = guide.choose(self._command, *self._offered, answer=answer)
+            self.form.show(html, "\n".join(filter(None, (f"what to vary of {self._command}", answer.said))))
         else:
             most = max(2, min(_MOST_RANKS, 2 * (os.cpu_count() or 2)))
             scripts = sorted(glob.glob("*.py"))[:_SCRIPTS]
-            html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), said=said)
-            self.form.show(html, said or "what fails?")
+            html = guide.ask(self._command, most, self._ranks, scripts, log=_interrupted(), answer=answer)
+            self.form.show(html, answer.said or "what fails?")
 
     def _show_search(self, bisection: Bisection) -> None:
-        search, began, tasks = bisection.search, self._began, self._tasks
+        search, began = bisection.search, self._began
+        answer, written = replace(self._tasks.answer(""), busy=()), self._tasks.answer(_FOUND)
         running = None if began is None else time.monotonic() - began
         probe = bisection.next_probe() if bisection.result is None else None
-        head = guide.head(bisection, idle=began is None, pausing=self._pausing, said=tasks.said, bad=tasks.bad)
-        self.form.show(head, "\n".join(filter(None, (bisection.title, tasks.said))))
+        head = guide.head(bisection, idle=began is None, pausing=self._pausing, answer=answer)
+        self.form.show(head, "\n".join(filter(None, (bisection.title, answer.said))))
         self.probe.live = running is not None
         self.probe.show(guide.upcoming(bisection, running), words.named(probe, search) if probe is not None else "")
-        self.found.show(guide.result(bisection), repr(bisection) if bisection.result is not None else "")
+        found = repr(bisection) if bisection.result is not None else ""
+        self.found.show(guide.result(bisection, written), "\n".join(filter(None, (found, written.said))))
         self.remaining.show(guide.remaining(bisection))
         self.probes.show(guide.probes(search), words.log(search))
 
@@ -122,11 +127,11 @@ class Guide(Panel):
             undone = bisection.undo()
             self._tasks.say(f"Taken back: {words.named(undone.probe, bisection.search)}.")
         elif action == "write":
-            bisection.write_repro(REPRODUCTION)
-            self._tasks.say(f"Written: {REPRODUCTION}. Run it with: sh {REPRODUCTION}")
+            self._tasks.start("writing the command", lambda: _write(bisection), _FOUND)
         elif action == "over":
             self.bisection = self._offered = None
-            self._tasks.say("")
+            self._tasks.forget()
+            self._tasks.draw()
 
     def _start(self, bisection: Bisection, *, once: bool) -> None:
         """Make the next probe, or all that are needed, until somebody pauses."""
@@ -222,6 +227,11 @@ class Guide(Panel):
         if not chosen and not values.get("env", "").strip():
             raise UsageError("nothing is chosen.", "Tick at least one option, or name something else to vary.")
         return chosen
+
+
+def _write(bisection: Bisection) -> answers.Answer:
+    bisection.write_repro(REPRODUCTION)
+    return answers.written(f"Written: {REPRODUCTION}. Run it with: sh {REPRODUCTION}", REPRODUCTION)
 
 
 def _split(command: str) -> list[str]:

@@ -206,6 +206,8 @@ class Dashboard(Panel):
 
     def _refresh_controls(self) -> None:
         """Update the controls and the result of the last action; called by ``Tasks.draw``."""
+        now = self._context.present
+        self.actions.follow(now.recording if now is not None else None)
         head = self._head()
         if (head.activity, head.dead) != self._asked_in:
             self._asked_in = head.activity, head.dead
@@ -216,10 +218,10 @@ class Dashboard(Panel):
         for part in self.parts.values():
             part.refresh(head)
         outcome = head.activity, head.last
-        now = self.world.last_run, outcome
-        if now != self._kept_of and head.activity not in _PASSING:
+        of = self.world.last_run, outcome
+        if of != self._kept_of and head.activity not in _PASSING:
             urgent = self._kept_of is None or outcome != self._kept_of[1]
-            self._kept_of = now
+            self._kept_of = of
             self.kept.changed(urgent=urgent)
 
     def state(self) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.recording.findings import Diagnosis
 from ddpnb.recording.recording import Recording
-from ddpnb.render import card_actions, report
+from ddpnb.render import answers, card_actions, report
 from ddpnb.render.answers import Answer
 from ddpnb.rules.diagnose import diagnose
 from ddpnb.studies.reenactment import reenact as reenacting
@@ -58,7 +58,7 @@ class RunActions:
     def _save(self) -> Answer:
         path = free(_SAVED)
         self._read()[0].save(path)
-        return _written(f'Saved: {path}. Read it with: ddpnb.load("{path}")', path)
+        return answers.written(f'Saved: {path}. Read it with: ddpnb.load("{path}")', path)
 
     def _export(self, values: Mapping[str, str]) -> Answer:
         path = values.get("script", "").strip() or SCRIPT
@@ -67,13 +67,15 @@ class RunActions:
                 f"{path} is there, and is not a script that ddpnb has written.", "Give another name, or move that file."
             )
         ranks = reenacting.export(self._read()[0], path)
-        return _written(f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {shell_word(path)}", path)
+        return answers.written(
+            f"Written: {path}. Run it with: torchrun --nproc-per-node {ranks} {shell_word(path)}", path
+        )
 
     def _share(self) -> Answer:
         path = free(_PAGE)
         self._read()[0].to_html(path)
         said = f"Written: {path}, one file with output, variables and lines of code: read it before you send it."
-        return _written(said, path)
+        return answers.written(said, path)
 
     def _copy(self) -> None:
         recording, diagnosis = self._read()
@@ -90,10 +92,6 @@ class RunActions:
 
     def _show(self, copied: bool | None) -> None:
         self.report.show(card_actions.report(self._text, copied), self._text)
-
-
-def _written(said: str, path: str) -> Answer:
-    return Answer((), said, file=os.path.abspath(path))
 
 
 def is_ours(path: str) -> bool:

@@ -108,10 +108,10 @@ class Tasks:
         with self._lock:
             self._answers.clear()
 
-    def withdraw(self) -> None:
-        """Drop what was asked: it was asked in another state."""
+    def withdraw(self, over: Callable[[Answer], bool]) -> None:
+        """Drop the answers that are true no more."""
         with self._lock:
-            self._answers = {place: answer for place, answer in self._answers.items() if not answer.asks}
+            self._answers = {place: answer for place, answer in self._answers.items() if not over(answer)}
 
     def _do(self, what: str, work: Callable[[], Any], place: str) -> None:
         answer = Answer()

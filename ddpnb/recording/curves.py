@@ -29,8 +29,8 @@ class RankCurves:
 class Curves:
     """Quantities of a run over time, up to the moment when its outcome was known.
 
-    Seconds are counted from ``origin_ns`` of the monotonic clock: the first collective of the run, as in the time line, or the
-    begin of the run if there was none. Of a long run, every second, fourth, ... value is kept.
+    Seconds are counted from ``origin_ns`` of the monotonic clock: when the run began, or its first collective if that was
+    before somebody looked, as in the time line. Of a long run, every second, fourth, ... value is kept.
     """
 
     origin_ns: int = 0

@@ -286,7 +286,7 @@ class Recording:
 
         Args:
             ax: Axes to draw on; None: those of a new figure, which a notebook shows.
-            begin, end: seconds since the first recorded call; None: as much as is recorded.
+            begin, end: seconds of the run, as its axis shows them; None: as much as is recorded.
 
         Returns:
             The Axes; ``ax.figure.savefig()`` saves the figure.

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from ddpnb.render import markup
 
 _LONGEST = 2000
+_OPENED = {
+    ".html": "open",
+    ".png": "open",
+    ".svg": "open",
+    ".py": "edit",
+    ".sh": "edit",
+}  # in a tab of the browser, or as text
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +22,7 @@ class Answer:
     """What is known of the actions of one form. ``busy``: those in progress; ``said``: the result of the last one.
 
     ``file``: that it has written, as an absolute path. ``asks``: what was said holds only for the state in which it was said.
+    ``armed``: the hold or fault of which it was said that it waits; None: it was of nothing that ends.
     """
 
     busy: tuple[str, ...] = ()
@@ -22,6 +30,15 @@ class Answer:
     bad: bool = False
     file: str = ""
     asks: bool = False
+    armed: object = None
+
+
+NONE = Answer()
+
+
+def written(said: str, path: str) -> Answer:
+    """What was written, with buttons that open and download it."""
+    return Answer((), said, file=os.path.abspath(path))
 
 
 def html(answer: Answer) -> str:
@@ -31,7 +48,7 @@ def html(answer: Answer) -> str:
     said = ""
     if answer.said:
         kind, role = ("said bad", "alert") if answer.bad else ("said", "status")
-        said = f'<div class="{kind}" role="{role}">{markup.text(answer.said, _LONGEST)}{_file(answer.file)}</div>'
+        said = f'<div class="{kind}" role="{role}">{markup.words(answer.said, _LONGEST)}{_file(answer.file)}</div>'
     return f'<div class="answer" data-key="answer">{working}{said}</div>'
 
 
@@ -39,11 +56,11 @@ def _file(path: str) -> str:
     """Buttons that open a file that was written, and download it: ``notebook/widgets/static/places.js`` does so."""
     if not path:
         return ""
-    opens = {".html": ("open", "open"), ".py": ("open", "edit")}.get(os.path.splitext(path)[1])
+    how = _OPENED.get(os.path.splitext(path)[1])
     name = os.path.basename(path)
     return "".join(
         f" <button{markup.attributes(_link(words, how, path, name))}>{words}</button>"
-        for words, how in ([opens] if opens else []) + [("download", "download")]
+        for words, how in ([("open", how)] if how else []) + [("download", "download")]
     )
 
 

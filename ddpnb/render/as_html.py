@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 from ddpnb.recording.calls import Site
@@ -34,6 +35,10 @@ _NOT = "link image autolink heading lheading hr blockquote html_block html_inlin
 _ELEMENTS = (("strong>", "b>"), ("em>", "i>"), ("<br />", " "))
 _HEAD_WIDEST = 80  # characters of a head of a table
 _LONGEST = 400  # characters that are shown on hover
+_RANKS, _ROOMY = (
+    re.compile(r"\branks? (?=\d)"),
+    r'<span class="roomy">\g<0></span>',
+)  # a narrow margin shows the numbers
 ICONS = {"error": "stop", "warning": "warning", "note": "wait", "ok": "done"}  # of a severity, or an outcome
 
 
@@ -105,7 +110,7 @@ def inline(parts: Iterable[Inline], widest: int = 0) -> str:
 
 def _inline(one: Inline, widest: int = 0) -> str:
     if isinstance(one, str):
-        return markup.text(one, widest)
+        return markup.words(one, widest)
     if isinstance(one, Place):
         return markup.place(one.site, one.words)
     if isinstance(one, Drawn):
@@ -113,7 +118,7 @@ def _inline(one: Inline, widest: int = 0) -> str:
     if isinstance(one, Icon):
         image = markup.icon(one.name)
         return f'<span class="{one.role}">{image}</span> ' if one.role else f"{image} "
-    shown = markup.text(one.words, widest)
+    shown = markup.words(one.words, widest)
     if isinstance(one, Code):
         return f"<code>{shown}</code>"
     element = "b" if one.strong else "span"
@@ -152,7 +157,7 @@ def _line(line: Line | None, file: str) -> str:
     who = ""
     if line.beside:
         image = markup.icon("why" if line.decides else "go")
-        who = f"<span{markup.attributes({'class': line.role or None})}>{markup.text(line.beside)}&nbsp;{image}</span>"
+        who = f"<span{markup.attributes({'class': line.role or None})}>{_RANKS.sub(_ROOMY, markup.text(line.beside))}&nbsp;{image}</span>"
     number = markup.place(Site(file, line.number, ""), str(line.number))
     kind = markup.attributes({"class": "parts" if line.decides else None})
     code = markup.source_line(line.words)

@@ -103,7 +103,7 @@ def head(content: Head) -> str:
     buttons = _buttons(content) if content.alive else ""
     over = message(_CLOSED[content.can_begin]) if not content.alive else ""
     return (
-        f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.text(content.description)}</span>'
+        f'<div class="row head"><b>{markup.text(content.title)}</b><span class="mono">{markup.words(content.description)}</span>'
         f'<span class="state" role="status" title="{markup.text(content.state)}">'
         f'<b class="{role}">{markup.icon(image)} {markup.text(words)}</b>{last}{details}</span></div>'
         f'{over}<div class="row tools"><div class="row">{buttons}</div><div class="row">{run_buttons(content)}{KEYS}</div></div>'
@@ -181,7 +181,7 @@ def launcher(
         if busy
         else ""
     )
-    failed = message(said, bad=True)
+    failed = answers.html(Answer((), said, bad=True))
     head = '<div class="row head"><b>ddpnb</b><span class="faint">no ranks yet</span></div>'
     bisect = markup.button(
         "bisect", "guide", image="go", title="find which options, value or commit make a script fail"
@@ -198,7 +198,7 @@ def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
     """A row for each job that runs, with a button."""
     rows = "".join(
         f'<li class="row job">{markup.button("attach", "attach", image="go", folder=folder)}'
-        f'<code class="mono">{markup.text(told, 200)}</code></li>'
+        f'<code class="mono">{markup.words(told, 200)}</code></li>'
         for folder, told in jobs
     )
     again = markup.button("look again", "jobs", image="why")

@@ -50,6 +50,7 @@ _LINK = re.compile(r"<(/?)a\b([^>]*)>")  # only ours: texts are escaped
 _PATH = 1000  # characters of a working directory that may be left out
 _LONGEST = 200  # characters of a file's name
 _LINE = 300  # characters of a line of code
+_OPTION = re.compile(r"(?<!\S)-{1,2}[A-Za-z][^\s<]{0,40}(?!\S)")  # of a command; a longer one may be broken
 
 
 @cache
@@ -77,6 +78,11 @@ def text(value: object, longest: int = 0) -> str:
     if longest and len(shown) > longest:
         shown = shown[:longest] + "…"
     return escape(shown)
+
+
+def words(value: object, longest: int = 0) -> str:
+    """``text`` in which no line ends within an option of a command, nor at its dashes."""
+    return _OPTION.sub(r'<span class="word">\g<0></span>', text(value, longest))
 
 
 def verbatim(value: str) -> str:
@@ -214,7 +220,7 @@ def grouped(
     hint = {"aria-label": f"search: {label}", "placeholder": "words", "size": 12, "data-narrow": name}
     return (
         f"<label>{text(label)}<select{given}>{shown}</select></label>"
-        f'<label>search <span class="faint" role="status" data-narrowed></span><input{attributes(dict(hint))}></label>'
+        f'<label><span>search <span class="faint" role="status" data-narrowed></span></span><input{attributes(dict(hint))}></label>'
     )
 
 

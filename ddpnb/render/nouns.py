@@ -50,7 +50,7 @@ def plot(
         recording: to draw.
         diagnosis: of it, if it is known.
         ax: where to draw; None: a new figure.
-        begin, end: seconds since the first call.
+        begin, end: seconds of the run, as the axis shows them.
         last: begin with the first of the last so many calls of a rank.
         displayed: whether pyplot may show a new figure.
     """

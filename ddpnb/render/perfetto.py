@@ -120,7 +120,9 @@ class _Trace:
                 "This recording has no times: there is nothing to draw.", "Record the job with ddpnb run --save FILE."
             )
         self._recording = recording
-        self.origin, self._end = min(moments), max(*moments, recording.taken_ns if _known(recording.taken_ns) else 0)
+        began = recording.curves.origin_ns if recording.curves is not None else 0
+        self.origin = min(*moments, began) if _known(began) else min(moments)
+        self._end = max(*moments, recording.taken_ns if _known(recording.taken_ns) else 0)
         pids = {rank: record.pid for rank, record in recording.ranks.items()}
         unique = len(set(pids.values())) == len(pids) and all(pid in _PIDS for pid in pids.values())
         self._pids = pids if unique else {rank: _OWN_PIDS + rank for rank in pids}

@@ -14,11 +14,15 @@ from ddpnb.render.document import Cell, Code, Drawn, Icon, Span, Table
 from ddpnb.render.views.run_differences import Difference
 
 _CODES = 4  # findings of a row
+_LONGEST = 80  # characters of what ran
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run. ``began``: the time of day; ``seconds``: how long it took, None: it runs; ``findings``: codes and names."""
+    """One run. ``began``: the time of day; ``seconds``: after how many its outcome was known, None: it is not.
+
+    ``findings``: codes and names; ``stands``: its ranks are still in it.
+    """
 
     number: int
     what: str
@@ -26,6 +30,7 @@ class Row:
     seconds: float | None
     outcome: str
     findings: tuple[str, ...] = ()
+    stands: bool = False
 
 
 def history(
@@ -44,8 +49,8 @@ def history(
     """
     if not rows:
         return '<p class="faint">Nothing has run yet.</p>'
-    heads = ("run", "what ran", "began", "took", "outcome", "findings", "")
-    listed = as_html.html(Table("last runs", heads, [_row(row, shown) for row in reversed(rows)], "", 200))
+    heads = ("run", "what ran", "began", "outcome", "known after", "findings", "")
+    listed = as_html.html(Table("last runs", heads, [_row(row, shown) for row in reversed(rows)], "values", 200))
     now = markup.button("show the ranks now", "show run", enabled=shown is not None, number="")
     options = [(str(row.number), f"{row.number}: {row.what[:40]}") for row in rows if row.seconds is not None]
     first, second = compared or tuple(int(number) for number, _ in (options[-2:] + options[-1:])[:2]) or (0, 0)
@@ -54,6 +59,7 @@ def history(
         markup.choice("compare", "first", options, str(first)),
         markup.choice("with", "second", options, str(second)),
         markup.button("compare", "compare runs", image="why", enabled=len(options) > 1),
+        below=True,
     )
     return f'{listed}<div class="row" style="margin-top:6px">{now}</div>{form}{answers.html(answer)}'
 
@@ -61,14 +67,14 @@ def history(
 def _row(row: Row, shown: int | None) -> document.Row:
     image, role, words = controls.look(row.outcome)
     codes = "; ".join(row.findings[:_CODES]) + f"; and {len(row.findings) - _CODES} more" * (len(row.findings) > _CODES)
-    here, ended = row.number == shown, row.seconds is not None
+    cut, here, ended = len(row.what) > _LONGEST, row.number == shown, row.seconds is not None
     button = markup.button("shown" if here else "show", "show run", enabled=not here and ended, number=row.number)
     cells = (
         str(row.number),
-        Code(row.what[:80]),
+        Cell((Code(row.what[:_LONGEST]), " …" * cut), hover=row.what if cut else ""),
         Cell((row.began,), role="wide"),
-        Cell((markup.span(row.seconds) if row.seconds is not None else "runs",), role="wide"),
-        Cell((Icon(image, role), Span(words, role)), role="wide"),
+        Cell((Icon(image, role), Span(words, role), ", ranks are in it" * row.stands)),
+        Cell((markup.span(row.seconds) if row.seconds is not None else "",), role="wide"),
         codes,
         Drawn(button),
     )

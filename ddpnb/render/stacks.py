@@ -21,6 +21,7 @@ from ddpnb.texts import relative
 _LONGEST = 200  # characters of a file's name
 _FUNCTION = 80  # of a function's
 _PATH = 1000  # and of a path
+_DEEP = 12  # frames that are indented each below the other
 _LIBRARY = 3  # frames of a library that are shown below the user's, the last of them
 
 
@@ -109,8 +110,8 @@ def _branch(
     sides: Collection[Collection[int]],
     *,
     whole: bool,
+    depth: int = 0,
 ) -> list[Block]:
-    """Frames that follow one another without a fork stay in one list."""
     chain = [branch]
     while len(chain[-1].calls) == 1 and chain[-1].calls[0].ranks == branch.ranks:
         chain.append(chain[-1].calls[0])
@@ -120,8 +121,20 @@ def _branch(
         lines.insert(after + 1, (Span(f"… {left} library frames", "faint"),))
     if branch.ranks != above:
         lines[0] = (_who(branch.ranks, culprits, sides), *lines[0])
-    below = [_branch(child, branch.ranks, culprits, sides, whole=whole) for child in chain[-1].calls]
-    return [*(Paragraph(*line) for line in lines), *([Items(below, marked=False)] if below else [])]
+    depth += len(lines)
+    below = [_branch(child, branch.ranks, culprits, sides, whole=whole, depth=depth) for child in chain[-1].calls]
+    return _nested(lines, [Items(below, marked=False)] if below else [], depth - len(lines))
+
+
+def _nested(lines: Sequence[tuple[Inline, ...]], below: list[Block], depth: int) -> list[Block]:
+    """Each frame below the one that called it; from some depth on below one another."""
+    first, *rest = lines
+    if not rest:
+        return [Paragraph(*first), *below]
+    deep = depth + 1 >= _DEEP
+    inner: list[list[Block]] = [[Paragraph(*line)] for line in rest[:-1]] if deep else []
+    inner.append(_nested(rest[-1:] if deep else rest, below, depth + 1))
+    return [Paragraph(*first), Items(inner, marked=False, kind="frame")]
 
 
 def _who(ranks: tuple[int, ...], culprits: Collection[int], sides: Collection[Collection[int]]) -> Drawn:

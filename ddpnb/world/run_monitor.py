@@ -81,6 +81,7 @@ class RunMonitor:
         self.number = number
         self.what = what
         self.began_at = time.time()
+        self._began = time.monotonic()
         self.log_dir = log_dir
         self.patience = patience
         self.ranks = list(ranks)
@@ -120,7 +121,6 @@ class RunMonitor:
         self._end_after_patience = end_after_patience
         self._interrupt = interrupt
         self._released = False
-        self._began = time.monotonic()
         self._thread = threading.Thread(target=self._follow, name=f"ddpnb run {number}", daemon=True)
 
     def start(
@@ -255,7 +255,7 @@ class RunMonitor:
 
     def another_observer(self) -> Observer:
         """A new Observer of the same ranks, independent of the one that monitors the run."""
-        return Observer(self._processes, self._folder, self._outcomes, self.number, self.logs)
+        return Observer(self._processes, self._folder, self._outcomes, self.number, self.logs, self.began_ns)
 
     def is_in(self, rank: int) -> bool:
         """Whether this rank's process is still in the run."""

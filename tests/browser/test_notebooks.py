@@ -48,6 +48,7 @@ def photograph(page: Page, name: str, top: Locator, end: Locator | None = None) 
 def test_the_tour(lab, page):
     """As somebody takes it who has never seen it."""
     lab.open(page, "tour.ipynb")
+    expect(page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)  # nothing was done yet
     board = of(page, "rank board")
 
     def look(cell: str) -> None:
@@ -188,7 +189,7 @@ def test_a_bisection(lab, page, theme, to_the_end):
     expect(causes).to_have_count(2)
     photograph(page, f"bisection-{theme.lower()}", page.locator(".jp-OutputArea-output").first)
     found.get_by_role("button", name="write repro.sh").click()
-    expect(form).to_contain_text("Written: repro.sh")
+    expect(found).to_contain_text("Written: repro.sh")
     assert "recipe.py --evaluate --checkpoint best.pt --teams" in (lab.work / "repro.sh").read_text()
     check_access(page)
     picture(page, f"bisection-found-{theme}")

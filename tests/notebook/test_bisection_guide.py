@@ -20,6 +20,7 @@ from ddpnb.studies.bisection.command import CommandSpace, Request
 from ddpnb.studies.bisection.probing import CommandProber, Ran
 from ddpnb.studies.bisection.search import Search
 from tests.notebook.waiting import until_done
+from tests.render.reading import Reading
 
 LONG_S = 60.0
 SCRIPT = """
@@ -70,11 +71,19 @@ def begun(command: str, **values: str) -> Guide:
 def test_the_pair_is_found_and_written(folder):
     guide = Guide(ranks=1)
     assert guide.text == "what fails?"
+    pages = [guide.form.html]
     guide.act("propose", {"command": "train.py --amp --log x", "n": "1"})
+    pages.append(guide.form.html)
     assert "--workers" in guide.form.html  # it is not on the command line, but has workers by default
     guide.act("begin", {"on:0": "1", "on:1": "1", "on:2": "1", "harmless:2": "0"})
     until(guide, "It fails with --amp and --log=x together.")
+    pages += [guide.form.html, guide.found.html]
     guide.act("write", {})
+    until(guide, "Run it with: sh repro.sh")
+    links = [
+        one for one in Reading(guide.found.html).all("button") if one.get("data-written") == str(folder / "repro.sh")
+    ]
+    assert [one["data-how"] for one in links] == ["edit", "download"]
     assert (
         (folder / "repro.sh")
         .read_text()
@@ -84,6 +93,7 @@ def test_the_pair_is_found_and_written(folder):
     assert not (folder / "ddpnb-bisect.json").exists()
     guide.act("over", {})
     assert guide.text == "what fails?" and "train.py --amp --log x" in guide.form.html
+    assert all('class="answer"' in page for page in pages), "no message moves the page"
 
 
 def test_a_person_judges_undoes_and_continues_later(folder):
@@ -188,7 +198,7 @@ def test_the_second_try_of_another_failure_is_what_is_shown_and_judged(folder):
     assert "Probe 3: with none of them" in guide.probe.html
     guide.act("judge", {"answer": "good"})
     until(guide, "probe 3: with none of them again: works (judged by hand)")
-    assert "Probe 4: with --amp alone" in guide.probe.html
+    assert "Probe 4: with --amp alone" in Reading(guide.probe.html).text
 
 
 def test_a_page_hears_of_a_probe_that_takes_long(folder, monkeypatch):
@@ -246,7 +256,7 @@ def test_a_bisection_from_code_is_shown(folder):
     assert isinstance(panel, Guide) and "as given" in panel.text
     panel.act("run", {})
     until(panel, "together")
-    assert "It fails with --amp and --log=x together." in bisection._repr_html_()
+    assert '<span class="word">--log=x</span> together.' in bisection._repr_html_()
 
 
 def test_the_name_of_the_guide_stays_a_function():

@@ -197,5 +197,5 @@ def test_a_question_is_dropped_with_the_state_in_which_it_was_asked(desk):
     for place, answer in (("saved", Answer((), "Saved.")), ("asked", Answer((), "Click again.", asks=True))):
         desk.work.start(place, lambda answer=answer: answer, place)
         desk.until(lambda _, place=place: desk.work.answer(place).said)
-    desk.work.withdraw()
+    desk.work.withdraw(lambda answer: answer.asks)
     assert (desk.work.answer("saved").said, desk.work.answer("asked").said) == ("Saved.", "")

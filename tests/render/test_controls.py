@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ddpnb.recording.calls import OPERATIONS
-from ddpnb.render import answers, controls
+from ddpnb.render import answers, controls, runs
 from ddpnb.render.answers import Answer
 from ddpnb.render.controls import Head
 from ddpnb.render.margin import Mark
@@ -150,6 +150,17 @@ def test_the_launcher_asks_for_ranks_backend_and_fence():
 def test_a_machine_for_two_ranks_offers_two():
     page = Reading(controls.launcher(2, ("gloo",)))
     assert chosen(page) == ["2", ""]
+
+
+def test_the_history_says_when_an_outcome_was_known_and_which_ranks_are_in_their_run():
+    what = f"train.py {'--option ' * 20}"
+    rows = [
+        runs.Row(1, "train.py", "12:00:00", 2.6, "hang", stands=True),
+        runs.Row(2, what, "12:01:00", None, "running"),
+    ]
+    page = Reading(runs.history(rows, None))
+    assert "known after" in page.text and "hang, ranks are in it" in page.text and "2.6 s" in page.text
+    assert [one["title"] for one in page.all("td") if "title" in one] == [what], "what is cut can be read"
 
 
 def test_while_it_launches_one_can_only_cancel():

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from ddpnb.errors import UsageError
 from ddpnb.recording.account import Account
+from ddpnb.recording.curves import Curves
 from ddpnb.recording.timing.scaling import compare
 from ddpnb.render.account import TimeAccount
 from ddpnb.render.figures import canvas, over_time
@@ -66,6 +67,16 @@ def test_a_part_of_the_time():
         hang().plot(begin=2, end=1)
 
 
+def test_zero_is_where_the_run_began_where_that_is_known():
+    made = hang()
+    before = made.ranks[0].calls[0].entered_ns - 1
+    late = replace(made, curves=Curves(1))
+    drawn = lanes(late)
+    assert drawn.spans(0)[0].begin == pytest.approx(before * 1e-9) and drawn.runs[-1].begin == 0
+    assert late.plot().get_xlabel().startswith("seconds of the run;")
+    assert made.plot().get_xlabel().startswith("seconds since the first call;")
+
+
 def test_nothing_recorded_is_said():
     assert words(timeline(Lanes())) == ["no collective recorded"]
     assert words(TimeAccount.of(Account()).plot()) == ["no training recorded"]
@@ -105,6 +116,16 @@ def test_ranks_beyond_the_colours_have_other_dashes():
     assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == 24
     assert len(legend(axes)) == 16
     assert canvas.drawn(over_time.gradients({3: [(0, math.nan), (1, math.inf)]}))
+
+
+def test_a_line_is_broken_where_a_rank_has_no_value_and_equal_ranks_have_one_line():
+    steps = [(step, float(step)) for step in range(5)]
+    axes = over_time.gradients({0: steps, 1: [*steps[:3], steps[4]], 2: steps, 3: steps})
+    assert legend(axes) == ["ranks 0, 2, 3", "rank 1"]
+    whole, broken = axes.lines
+    assert math.isnan(broken.get_ydata()[3]) and broken.get_markevery() == [4], "a point that no line shows"
+    assert whole.get_linestyle() == "-" != broken.get_linestyle() and whole.get_zorder() < broken.get_zorder()
+    assert legend(over_time.gradients({rank: [(0, 1.0), (1, math.nan)] for rank in range(3)})) == ["all ranks"]
 
 
 def test_axes_that_are_given_are_drawn_on_and_keep_their_ink():

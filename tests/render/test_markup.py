@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,21 @@ def test_a_file_whose_name_begins_as_a_cells_is_a_file():
 
 def test_no_place_is_nothing():
     assert markup.place(NO_SITE) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("train.py --steps 20 --fixed", ["--steps", "--fixed"]),
+        ("Run it with: torchrun --nproc-per-node=2 <x>.", ["--nproc-per-node=2"]),
+        ("of ranks 0-3, a well-kept - and -1", []),
+        (f"--{'x' * 200}", []),
+    ],
+)
+def test_no_line_ends_within_an_option(said, kept):
+    shown = markup.words(said)
+    assert Reading(shown).text == said
+    assert re.findall('<span class="word">(.*?)</span>', shown) == kept
 
 
 # -- quantities

@@ -43,6 +43,14 @@ def test_where_paths_part_the_ranks_are_named():
         assert words in seen.text
 
 
+def test_each_frame_is_below_the_one_that_called_it():
+    deep = tree((MAIN, STEP, EVAL), (MAIN, STEP, EVAL, MAIN), (MAIN, STEP, EVAL, STEP))
+    assert [len(line) - len(line.lstrip()) for line in text(deep).splitlines()] == [0, 2, 4, 6, 6]
+    assert len(Reading(html(deep)).all("ul")) == 4
+    indents = [len(line) - len(line.lstrip()) for line in text(tree((MAIN,) * 40)).splitlines()]
+    assert max(indents) == 24 and len(indents) == 40
+
+
 def test_a_culprit_is_called_one():
     """Never colour alone."""
     seen = Reading(html(PARTED, {1}))

@@ -137,7 +137,7 @@ def test_what_differs_is_counted():
         ("[1, 2, … 98 more]", False),
         ("<not shown>", None),
         ("tensor[4, 2] float32 cpu norm 2.01219", True),
-        ("tensor[1] float32 cpu = 0.5", True),
+        ("0.5 (a float32 tensor of shape [1])", True),
         ("tensor[0] float32 cpu", True),
         ("tensor[4, 0, 2] float32 cpu", True),
         ("'<b> tensor[3] float32 cpu'", True),

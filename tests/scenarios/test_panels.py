@@ -258,8 +258,10 @@ def test_an_earlier_run_is_shown_as_it_was_and_two_are_compared(desk, tmp_path, 
     desk.does("run", script=MISSING, arguments="early_return")
     desk.until(lambda: world.last_run is not good)
     bad = world.last_run.wait(LONG)
+    desk.until(lambda: "hang, ranks are in it" in Reading(shown.parts["history"].widget.html).text)
     desk.does("release")
     desk.is_at("last run: hang")
+    desk.until(lambda: "ranks are in it" not in shown.parts["history"].widget.html)
     assert world.runs[-2:] == [good, bad] and len(world.runs) <= 12
     assert good.what.endswith("paced.py 3") and bad.what.endswith("missing.py early_return") and good.began < bad.began
     desk.sees(shown.parts["history"].widget, "early_return")
@@ -507,6 +509,7 @@ def test_hold_step_evaluate_and_resume(desk):
     desk.is_at("held")
     desk.sees(shown.board, "all_reduce #1 of default_pg")
     desk.is_done()
+    desk.until(lambda: "Armed" not in shown.head.text)
     desk.does("evaluate", expression="step + 40")
     desk.reads("40")
     desk.does("evaluate", expression="1 / 0")

@@ -49,6 +49,22 @@ function open(app, services, panel, { path, cell, line, href }) {
   return file ? openFile(services.documents, file, line) : undefined;
 }
 
+/**
+ * JupyterLab writes the version of Python into a notebook when its kernel starts: a tour that is kept without it would have
+ * unsaved changes before anybody did anything. That one change is not called one.
+ */
+function keepSaved(notebooks) {
+  notebooks.widgetAdded.connect((_, panel) => {
+    panel.context.ready.then(() => {
+      const { model } = panel.context;
+      model.metadataChanged.connect((_, { key, oldValue, newValue }) => {
+        const started = key === "language_info" && oldValue && !oldValue.version && newValue?.name === oldValue.name;
+        if (started && !model.dirty) queueMicrotask(() => (model.dirty = false));
+      });
+    });
+  });
+}
+
 function activate(app, lab, services) {
   const panels = services.shell ? new Panels(lab, services.shell, services.notebooks) : undefined;
   document.addEventListener("ddpnb:open", (event) => {
@@ -70,5 +86,7 @@ function activate(app, lab, services) {
     event.preventDefault();
     panels.show(event.detail).catch((error) => event.detail.failed(String(error)));
   });
-  if (services.notebooks) addCommands(app, lab, services);
+  if (!services.notebooks) return;
+  addCommands(app, lab, services);
+  keepSaved(services.notebooks);
 }

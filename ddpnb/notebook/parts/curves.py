@@ -10,7 +10,8 @@ from ddpnb.notebook.part import Context, Part
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.recording.files import write_whole
 from ddpnb.recording.findings import Diagnosis
-from ddpnb.render import controls
+from ddpnb.render import answers, controls
+from ddpnb.render.answers import Answer
 from ddpnb.render.figures import canvas, curves
 from ddpnb.render.views import curves as views
 
@@ -88,13 +89,13 @@ class TrainingCurves(Part[Fragment]):
             answer = self.context.tasks.answer(self.name)
             self.widget.show(controls.picture(self._drawn, _WORDS, again=True, answer=answer), self._sentence)
 
-    def _save(self, kind: str) -> str:
+    def _save(self, kind: str) -> Answer:
         rows = self._rows()
         if not rows:
             raise UsageError("nothing has run yet.")
         path = f"ddpnb-curves.{kind}"
         write_whole(path, canvas.drawn(_figure(rows), kind))
-        return f"Saved as {path}."
+        return answers.written(f"Saved: {path}.", path)
 
 
 def _figure(rows: tuple[views.CurveRow, ...]) -> Any:

@@ -25,7 +25,9 @@ class LastRuns(Part[Fragment]):
 
     def refresh(self, head: Head) -> None:
         del head
-        rows = [_row(run) for run in self.context.world.runs]
+        now = self.context.present
+        last = self.context.world.last_run if now is not None and now.busy else None
+        rows = [_row(run, stands=run is last and run.done) for run in self.context.world.runs]
         shown = self.context.shown
         answer = self.context.tasks.answer(self.name)
         html = runs.history(rows, shown.number if shown is not None else None, self._compared, answer)
@@ -57,7 +59,7 @@ class LastRuns(Part[Fragment]):
         return run
 
 
-def _row(run: Run) -> runs.Row:
+def _row(run: Run, *, stands: bool) -> runs.Row:
     diagnosis = run.diagnosis if run.done and run.recording is not None else None
     return runs.Row(
         run.number,
@@ -66,4 +68,5 @@ def _row(run: Run) -> runs.Row:
         diagnosis.timing.get("run_s") if diagnosis is not None else None,
         run.outcome,
         tuple(f"{one.code} {one.name}" for one in diagnosis.findings) if diagnosis is not None else (),
+        stands,
     )

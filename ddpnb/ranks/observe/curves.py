@@ -19,7 +19,8 @@ class CurveHistory:
     """The curves of one run. Any thread may use it.
 
     Args:
-        began_ns: when the run began, on the monotonic clock.
+        began_ns: when the run, or the monitoring of a job, began, on the monotonic clock: seconds count from there, or from the
+            first call if that was earlier, as in the time line.
     """
 
     def __init__(self, began_ns: int) -> None:
@@ -68,7 +69,7 @@ class CurveHistory:
     def curves(self) -> Curves:
         """All of it; of several models, the losses of the one with most."""
         with self._lock:
-            origin = self._first_call_ns or self._began_ns
+            origin = min(self._began_ns, self._first_call_ns or self._began_ns)
             counts: dict[int, int] = defaultdict(int)
             for (model, _), count in self._seen.items():
                 counts[model] += count

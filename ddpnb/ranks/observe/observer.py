@@ -51,6 +51,7 @@ class Observer:
         outcomes: for each rank the file that says how the script ended there.
         run: number of the run.
         logs: for each rank the file with its output.
+        began_ns: when the run began, on the monotonic clock; 0: now.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Observer:
         outcomes: Mapping[int, str],
         run: int,
         logs: Mapping[int, str] | None = None,
+        began_ns: int = 0,
     ) -> None:
         self.what = ""  # that runs, in words
         self._processes = processes
@@ -75,7 +77,7 @@ class Observer:
         self._killed_before = machine.oom_kills(self._memory_groups)
         self._host: dict[str, Any] = {}
         self._host_at = -math.inf
-        self._curves = CurveHistory(time.monotonic_ns())
+        self._curves = CurveHistory(began_ns or time.monotonic_ns())
         self._replicas = ReplicaSamples(folder, outcomes, run, partial(_string, self._ranks), self._curves.loss)
         self._ledger = TimeLedger(run, self._outside.queued)
         self._began = time.monotonic()
@@ -98,7 +100,7 @@ class Observer:
         self._ledger.update(readers, ended, now=now)
 
     def _find_first_call(self) -> None:
-        """When the first collective of the run began, from where the time line counts its seconds."""
+        """When the first collective of the run began: it may have been before anybody looked."""
         found: list[int] = []
         for known in self._ranks.values():
             calls = known.reader.calls(_HISTORY) if known.reader is not None and known.status.run == self._run else ()

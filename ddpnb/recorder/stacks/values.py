@@ -189,11 +189,11 @@ def _describe_tensor(tensor: torch.Tensor) -> str:
         shape = list(torch.Tensor.shape.__get__(tensor))  # type: ignore[attr-defined]
         dtype = torch.Tensor.dtype.__get__(tensor)  # type: ignore[attr-defined]
         device = torch.Tensor.device.__get__(tensor)  # type: ignore[attr-defined]
-    name = "tensor" if exact else _slot(kind, "__name__")
-    text = f"{name}{shape} {str(dtype).removeprefix('torch.')} {device}"
+    name = str(dtype).removeprefix("torch.")
     if exact and math.prod(shape) == 1 and is_readable(tensor):
-        text += f" = {tensor.detach().item():.6g}"
-    return text
+        article = "an" if name.startswith("i") else "a"
+        return f"{tensor.detach().item():.6g} ({article} {name} tensor{f' of shape {shape}' if shape else ''})"
+    return f"{'tensor' if exact else _slot(kind, '__name__')}{shape} {name} {device}"
 
 
 def _dispatches(kind: type) -> bool:

@@ -18,7 +18,7 @@ from ddpnb.render.views.curves import CurveRow
 _HEIGHT = 1.7
 _STYLES: tuple[Literal["-", "--"], ...] = ("-", "--")  # of neighbours: never colour alone
 _SHORT = 0.25  # of the time of all quantities: a loss that took less has its own axis
-_TIME = "seconds since the first collective"
+_TIME = "seconds of the run"
 _NONE = {"loss": "no loss recorded: only one that is passed to backward() is seen"}
 
 

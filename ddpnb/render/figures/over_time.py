@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from ddpnb.recording import phrases
+from ddpnb.recording.split import by_value
 from ddpnb.recording.timing.scaling import Scaled
 from ddpnb.render.figures import canvas
 from ddpnb.render.palette import FIGURES, RANKS
@@ -20,8 +22,7 @@ _HEIGHT = 2.4
 def gradients(norms: Mapping[int, Sequence[tuple[int, float]]], ax: Axes | None = None) -> Axes:
     """Norm of the gradients of every rank, step by step: see ``views.gradient_norms``."""
     (axes,) = canvas.canvas(ax, 8, _HEIGHT)
-    lines = {rank: list(line) for rank, line in norms.items()}
-    _draw(axes, lines, "optimizer step", "norm of the gradients", words="no gradients recorded")
+    _draw(axes, norms, "optimizer step", "norm of the gradients", words="no gradients recorded")
     return axes
 
 
@@ -63,16 +64,37 @@ def scaling(rows: Sequence[Scaled], ax: Axes | None = None) -> Axes:
 def _draw(
     axes: Axes, lines: Mapping[int, Sequence[tuple[float, float]]], across: str, up: str, words: str = "no data"
 ) -> None:
-    lines = {rank: line for rank, line in lines.items() if line}
-    for place, (rank, line) in enumerate(lines.items()):
-        style = _DASHES[place // len(RANKS) % len(_DASHES)]
-        name: dict[str, Any] = {"label": f"rank {rank}"} if place < _NAMED else {}
-        marker: Literal["o", ""] = "o" if len(line) < 3 else ""
-        points: Any = zip(*line, strict=True)
-        axes.plot(*points, style, color=RANKS[place % len(RANKS)], lw=1.3, marker=marker, ms=3, **name)
+    """One line for all ranks that have the same values; it is broken at a step of which only other ranks have a value."""
+    known = {rank: dict(line) for rank, line in lines.items() if line}
+    steps = sorted({step for values in known.values() for step in values})
+    rows = {rank: tuple(_finite(values.get(step)) for step in steps) for rank, values in known.items()}
+    for place, (values, ranks) in enumerate(by_value(rows.items()).items()):
+        alone = _alone(values)
+        style = (place + place // len(RANKS)) % len(_DASHES)
+        named = "all ranks" if 1 < len(ranks) == len(known) else phrases.listed(ranks)
+        axes.plot(
+            steps, values, _DASHES[style], color=RANKS[place % len(RANKS)], lw=1.3, marker="o" if alone else "", ms=3,
+            markevery=alone, zorder=2 + style / 10,  # dashes over lines: those below are seen between them
+            label=named if place < _NAMED else None,
+        )  # fmt: skip
     canvas.plain(axes, across, up)
     axes.grid(visible=True, lw=0.4, alpha=0.6)
-    if lines:
+    if known:
         canvas.legend(axes)
     else:
         canvas.empty(axes, words)
+
+
+def _finite(value: float | None) -> float:
+    """The value; ``math.nan`` itself, which equals itself in a tuple, where there is none that can be drawn."""
+    return value if value is not None and math.isfinite(value) else math.nan
+
+
+def _alone(values: Sequence[float]) -> list[int]:
+    """Values without a neighbour: no line would show them."""
+    padded = [math.nan, *values, math.nan]
+    return [
+        place
+        for place, (before, value, after) in enumerate(zip(padded, values, padded[2:], strict=False))
+        if math.isfinite(value) and not math.isfinite(before) and not math.isfinite(after)
+    ]

@@ -37,7 +37,7 @@ def timeline(
     *,
     shown: bool = True,
 ) -> Axes:
-    """The lanes between two moments (seconds since the first call), by default all of them.
+    """The lanes between two moments (seconds of the run), by default all of them.
 
     A long start-up is cut, and the time at the end in which no rank does anything new: what is between stays visible.
 
@@ -55,7 +55,8 @@ def timeline(
     (axes,) = canvas.canvas(ax, 10, height, shown=shown)
     drawn = {row.rank: lanes.spans(row.rank) for row in rows}
     news = _last_news(lanes, rows, drawn)
-    started = max(min((row.begin for row in rows), default=0.0), -_STARTUP * news)
+    called = min((calls[0].begin for calls in drawn.values() if calls), default=0.0)
+    started = max(min((row.begin for row in rows), default=0.0), called - _STARTUP * (news - called))
     first = started if begin is None else float(begin)
     longest = max((len(_said(row)) for row in rows), default=0)
     still = min(_STILL, max(_LEAST if lanes.now > news else 0.01, _LETTER * longest)) if len(rows) <= _ROOMY else _LEAST
@@ -65,7 +66,8 @@ def timeline(
     cut = lanes.now - until if end is None and lanes.now > until else 0.0
     axes.set_xlim(first, until)
     axes.set_ylim(len(rows) - 0.4, -0.6)
-    canvas.plain(axes, f"seconds since the first call{f'; then {span(cut)} without anything new' if cut else ''}")
+    since = "seconds of the run" if lanes.since_start else "seconds since the first call"
+    canvas.plain(axes, f"{since}{f'; then {span(cut)} without anything new' if cut else ''}")
     every = 1 if len(rows) <= _ROOMY else 4
     axes.set_yticks(range(0, len(rows), every), [f"rank {row.rank}" for row in rows[::every]])
     for label, row in zip(axes.get_yticklabels(), rows[::every], strict=True):
@@ -151,7 +153,8 @@ def _words(axes: Axes, at: int, row: Lane, spans: list[DrawnCall], first: float,
     else:
         return
     begin = min(max(begin, first), until)
-    late = begin - first > 0.75 * width  # then there is more room on the left of it
+    room = _LETTER * len(words) * width
+    late = begin + room > until and begin - room > first  # they would end outside, and have room on the left of it
     colour = {"colour": _PLATE} if row.mark is not None else {}
     place = begin + (-0.008 if late else 0.008) * width
     canvas.plate(axes, place, at, words, ha="right" if late else "left", **colour)

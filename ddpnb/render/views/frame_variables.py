@@ -16,7 +16,9 @@ _LABEL, _TEXT = 200, 400  # characters
 _PROGRAM = ("<module ", "<function ", "<class ")
 _OPENS = ("<", "{", "[", "(")
 _EMPTY = ("{}", "[]", "()")
-_TENSOR = re.compile(r"[A-Za-z_]\w*\[[\d, ]{0,80}\] \w+ [a-z]|tensor\(|Parameter containing")  # described, or its repr
+_TENSOR = re.compile(  # described, or its repr
+    r"[A-Za-z_]\w*\[[\d, ]{0,80}\] \w+ [a-z]|[-+.\w]{1,40} \(an? \w+ tensor|tensor\(|Parameter containing"
+)
 _SHUT = (*_PROGRAM, "<int of", "<ndarray", "<slice", "<set of", "<frozenset of")
 
 

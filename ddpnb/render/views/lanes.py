@@ -40,7 +40,7 @@ class Lanes:
             long as there is room.
         of: how many ranks there are.
         most: lanes.
-        origin_ns: from where time is counted; by default from the first call.
+        origin_ns: when the run began: time is counted from there; by default from the first call.
     """
 
     def __init__(self, ranks: Iterable[int] = (), of: int = 0, most: int = MOST, origin_ns: int = 0) -> None:
@@ -56,7 +56,8 @@ class Lanes:
         self._held: dict[int, HeldTime] = {}
         self._holds: dict[int, deque[Hold]] = {}  # of all runs
         self._new_holds: list[tuple[int, Hold]] = []  # and of which lane
-        self._runs = [ShownRun(0)]
+        self._runs = [ShownRun(0, begin=0.0 if origin_ns else np.inf)]
+        self.since_start = False  # whether time is counted from where the run began
         self._past: list[dict[int, tuple[Lane, int]]] = []  # of each earlier run: its lanes, and their first calls
         self._changed: list[NDArray[np.int64]] = []  # places
         self._told = (0, 0)  # texts and kinds
@@ -373,8 +374,10 @@ def lanes(recording: Recording, diagnosis: Diagnosis | None = None, most: int = 
     firsts = [
         call.entered_ns for record in recording.ranks.values() for call in record.calls[:1] if call.entered_ns > 0
     ]
+    began = recording.curves.origin_ns if recording.curves is not None else 0
     count = max(recording.world_size, len(recording.ranks))
-    made = Lanes(shown, count, min(most, max(len(shown), 1)), min(firsts, default=0))
+    made = Lanes(shown, count, min(most, max(len(shown), 1)), min(firsts + [began] * (began > 0), default=0))
+    made.since_start = began > 0
     for rank in (*shown, *(set(recording.ranks) - set(shown))):
         made.add(rank, recording.ranks[rank].calls)
         made.hold(rank, recording.ranks[rank].marks)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ddpnb.recording.findings import Finding
-from ddpnb.render import as_html, card, controls, markup
+from ddpnb.render import answers, as_html, card, markup
+from ddpnb.render.answers import NONE, Answer
 from ddpnb.render.document import Cell, Code, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.studies.bisection import words
 from ddpnb.studies.bisection.search import Search, SearchResult, Trial
@@ -52,7 +53,7 @@ class Searching(Protocol):
 # -- the forms
 
 
-def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str = "", said: str = "") -> str:
+def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str = "", answer: Answer = NONE) -> str:
     """The first form: what fails.
 
     Args:
@@ -60,7 +61,7 @@ def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str
         most, ranks: the largest number of ranks to choose, and the one that is chosen.
         scripts: files to choose from.
         log: describes a search that can be continued, empty if there is none.
-        said: why it cannot begin.
+        answer: to the last action, such as why it cannot begin.
     """
     listed = "".join(f"<option{markup.attributes({'value': path})}></option>" for path in scripts)
     given = markup.attributes({"value": command, "size": 60, "placeholder": "train.py --amp --num-workers 4"})
@@ -74,24 +75,21 @@ def ask(command: str, most: int, ranks: int, scripts: Sequence[str], *, log: str
         + "</form>"
     )
     kept = (
-        f'<div class="row" style="margin-top:10px">{markup.text(log, 300)} {markup.button("continue it", "continue", image="go")}</div>'
+        f'<div class="row" style="margin-top:10px">{markup.words(log, 300)} {markup.button("continue it", "continue", image="go")}</div>'
         if log
         else ""
     )
-    return f"{_head(_HELP)}<div style='margin-top:10px'>{form}</div>{kept}{controls.message(said, bad=True)}"
+    return f"{_head(_HELP)}<div style='margin-top:10px'>{form}</div>{kept}{answers.html(answer)}"
 
 
-def choose(
-    command: str, proposed: Sequence[Varied], suggested: Sequence[Varied], *, said: str = "", bad: bool = False
-) -> str:
+def choose(command: str, proposed: Sequence[Varied], suggested: Sequence[Varied], *, answer: Answer = NONE) -> str:
     """The second form: what is varied.
 
     Args:
         command: that fails.
         proposed: options of the command.
         suggested: what is not on the command line, but may be the cause.
-        said: the result of the last action, or a note.
-        bad: it is an error.
+        answer: to the last action, or a note.
     """
     rows = [_row(number, one) for number, one in enumerate(proposed)]
     note = Span("not on the command line: its default", "faint")
@@ -119,7 +117,7 @@ def choose(
         + "</div>"
     )
     asked = f"<p>What may be the cause? Each is tried with its harmless value, in fresh processes.</p>{table}"
-    return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{controls.message(said, bad=bad)}'
+    return f'{_head(command, code=True)}<form data-action="begin">{asked}{more}{how}</form>{answers.html(answer)}'
 
 
 def _row(number: int, one: Varied, *, ticked: bool = True) -> list[Inline | Cell]:
@@ -135,15 +133,14 @@ def _row(number: int, one: Varied, *, ticked: bool = True) -> list[Inline | Cell
 # -- the search
 
 
-def head(shown: Searching, *, idle: bool = True, pausing: bool = False, said: str = "", bad: bool = False) -> str:
+def head(shown: Searching, *, idle: bool = True, pausing: bool = False, answer: Answer = NONE) -> str:
     """What is searched, how far it is, and the buttons.
 
     Args:
         shown: the bisection.
         idle: no probe runs.
         pausing: the one that runs is the last one for now.
-        said: the result of the last action.
-        bad: it is an error.
+        answer: to the last action.
     """
     done, result = len(shown.search.trials), shown.result
     if result is not None:
@@ -166,7 +163,7 @@ def head(shown: Searching, *, idle: bool = True, pausing: bool = False, said: st
     stop = markup.button("end this probe", "stop", image="gone", title="end its processes; it has no answer")
     buttons = (run if idle else pause + stop) + undo + over
     row = f'<div class="row" style="margin-top:8px">{status}<span class="space"></span>{buttons}</div>'
-    return f"{_head(shown.title, code=True)}{row}{controls.message(said, bad=bad)}"
+    return f"{_head(shown.title, code=True)}{row}{answers.html(answer)}"
 
 
 def upcoming(shown: Searching, running: float | None = None) -> str:
@@ -175,10 +172,10 @@ def upcoming(shown: Searching, running: float | None = None) -> str:
     if probe is None:
         return ""
     trials, command = shown.search.trials, shown.typed(probe)
-    typed = f"<pre>{markup.text(command, 1000)}</pre>" if command else ""
+    typed = f"<pre>{markup.words(command, 1000)}</pre>" if command else ""
     failed = next((one.reason for one in trials if one.answer == "bad" and one.reason), "")
     before = f'<p class="faint">It fails: {markup.text(failed, 400)}</p>' if failed else ""
-    name = f"{before}<p><b>Probe {len(trials) + 1}: {markup.text(words.named(probe, shown.search), 400)}</b>"
+    name = f"{before}<p><b>Probe {len(trials) + 1}: {markup.words(words.named(probe, shown.search), 400)}</b>"
     if running is not None:
         since = f'<span class="faint">runs for {markup.age(running)}</span>'
         return f'{name} {since}</p>{typed}<progress aria-label="probing"></progress>'
@@ -247,19 +244,26 @@ def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> l
     return [str(number), *cells, answer, f"{one.seconds:.1f}" if one.seconds else ""]
 
 
-def result(shown: Searching) -> str:
-    """What was found: in words, the smallest failing command, and its finding; empty if there is no result."""
+def result(shown: Searching, answer: Answer | None = None) -> str:
+    """What was found: in words, the smallest failing command, and its finding; empty if there is no result.
+
+    Args:
+        shown: the bisection.
+        answer: to the action that writes the command; None: it has no button.
+    """
     if shown.result is None:
         return ""
     first, *rest = shown.conclusion().splitlines() or [shown.result.outcome]
-    more = "".join(f"<p>{markup.text(line)}</p>" for line in rest)
+    more = "".join(f"<p>{markup.words(line)}</p>" for line in rest)
     smallest, finding = shown.typed() or shown.commit(), shown.finding
-    command = f"<pre>{markup.text(smallest, 2000)}</pre>" if smallest else ""
-    write = markup.button("write repro.sh", "write") if shown.typed() else ""
+    command = f"<pre>{markup.words(smallest, 2000)}</pre>" if smallest else ""
+    write = ""
+    if answer is not None and shown.typed():
+        write = f'<div class="row">{markup.button("write repro.sh", "write")}{answers.html(answer)}</div>'
     found = ""
     if finding is not None and shown.result.outcome == "found":
         found = card.finding_html(Finding.from_json(finding))
-    return f'<div class="summary"><p>{markup.text(first)}</p></div>{more}{command}<div class="row">{write}</div>{found}'
+    return f'<div class="summary"><p>{markup.words(first)}</p></div>{more}{command}{write}{found}'
 
 
 def still(shown: Searching) -> str:
@@ -270,7 +274,7 @@ def still(shown: Searching) -> str:
 
 def _head(title: str, *, code: bool = False) -> str:
     kind = "mono" if code else "faint"
-    return f'<div class="row head"><b>Bisection</b> <span class="{kind}">{markup.text(title, 300)}</span></div>'
+    return f'<div class="row head"><b>Bisection</b> <span class="{kind}">{markup.words(title, 300)}</span></div>'
 
 
 def _count(number: int, noun: str) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
+import ddpnb
 from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.notebook.widgets.parts import Card
 from ddpnb.notebook.widgets.view import module
 from ddpnb.render import board, controls, faults, lesson
 from ddpnb.render.views.board import tiles
@@ -152,3 +155,46 @@ def test_code_is_copied_without_the_numbers_of_its_lines(chromium):
         page.get_by_role("button", name="copy").click()
         expect(page.get_by_role("button", name="copied")).to_be_visible()
         assert page.evaluate("window.copied") == "first\nsecond"
+
+
+ALIGNED = """() => {
+    const near = (one, other) => Math.abs(one - other) < 1.5, wrong = [];
+    for (const row of document.querySelectorAll("form.row, form > .row")) {
+        const parts = [...row.children].filter((one) => ["LABEL", "FIELDSET", "BUTTON"].includes(one.nodeName));
+        const boxes = parts.map((part) => {
+            const control = part.querySelector("label, select, input:not([type=checkbox])") ?? part, box = control.getBoundingClientRect();
+            const words = part.nodeName === "LABEL" && !part.matches(".beside") ? part : part.querySelector("legend");
+            return { name: part.textContent, bottom: part.getBoundingClientRect().bottom, middle: (box.top + box.bottom) / 2, words: words?.getBoundingClientRect().top };
+        });
+        boxes.slice(1).forEach((one, k) => {
+            const before = boxes[k];
+            if (Math.abs(one.bottom - before.bottom) > 20) return; // another line
+            if (!near(one.middle, before.middle) || (one.words && before.words && !near(one.words, before.words))) wrong.push([before, one]);
+        });
+    }
+    return wrong;
+}"""
+
+
+@pytest.mark.parametrize("width", [1000, 420])
+def test_fields_boxes_and_buttons_of_a_line_stand_on_one(chromium, width):
+    with page_in(chromium) as page:
+        show(page, Fragment(controls.hold(4, [], enabled=True) + faults.faults("skip", 4), label="forms"))
+        page.evaluate("(width) => { document.body.style.width = `${width}px`; }", width)
+        assert page.locator("form").count() == 4
+        assert page.evaluate(ALIGNED) == []
+
+
+def test_in_a_side_panel_the_code_of_a_card_has_the_room(chromium):
+    """22 characters of it are seen; the margin has numbers alone."""
+    recording = ddpnb.load(Path(__file__).parents[2] / "recordings" / "tour.ddpnb")
+    with page_in(chromium) as page:
+        show(page, Card(ddpnb.diagnose(recording)))
+        page.evaluate("document.body.style.width = '280px'")
+        seen = """table => {
+            const code = table.querySelector("td.code code"), until = table.closest(".scroll").getBoundingClientRect().right;
+            const letter = code.getBoundingClientRect().width / code.textContent.length;
+            return (until - code.getBoundingClientRect().left) / letter;
+        }"""
+        assert page.locator("table.fork").first.evaluate(seen) > 22
+        assert page.locator("table.fork .roomy").first.bounding_box()["width"] > 0, "it is read aloud"

@@ -371,7 +371,7 @@ def test_long_times_in_which_nothing_happens_are_shortened(pure):
     assert shortened(pure, [*STEPS, 1.5], 1.5) == []  # it is not long
     slow = [2.0 * n for n in range(40)]
     assert shortened(pure, slow, 79) == []  # every step takes so long
-    assert rounded(sum(shortened(pure, slow, 200, 300), [])) == [78, 200, 108]
+    assert rounded(sum(shortened(pure, slow, 200, 300), [])) == [78, 200, 180]  # room for words
     far = [0, 0.5, 1, 1e9, 1e9 + 0.5]  # a clock that jumps
     assert len(shortened(pure, far, 1e9 + 0.5)) == 1
     assert len(shortened(pure, [0, 3], 63)) == 1  # there is nothing else: they have all the room
@@ -424,6 +424,23 @@ def test_pieces_of_a_view_cover_its_pixels(pure):
 def test_words_are_cut_to_fit(pure):
     cut = pure.evaluate("() => [6, 100, 3].map((room) => script.fitted('all_reduce', room, (one) => one.length))")
     assert cut == ["all_r…", "all_reduce", ""]
+
+
+def test_words_take_a_place_where_nothing_is(pure):
+    free = """(but) => script.freeOf(store, 0, { from: 0.2, to: 2 }, 1, (moment) => Math.round(1000 * moment), [210, 1200], but)"""
+    assert pure.evaluate(free, -1) == [[261, 300], [341, 400], [461, 500], [1001, 1200]]
+    assert pure.evaluate(free, 5) == [[261, 300], [341, 400], [461, 1200]], "but for the call on which they are"
+    found = pure.evaluate(
+        "(spans) => spans.map(([free, span, wanted]) => script.stretchFor(free, span, wanted) ?? null)",
+        [
+            [[[461, 1200]], [500, 1000], 80],  # within their span
+            [[[1001, 1200]], [500, 1000], 80],  # after it
+            [[[0, 400], [1001, 1020]], [500, 1000], 80],  # before it
+            [[[450, 500], [1001, 1020]], [500, 1000], 80],  # too narrow everywhere: shortened
+            [[], [500, 1000], 80],
+        ],
+    )
+    assert found == [[500, 1000], [1001, 1200], [320, 400], [1001, 1020], None]
 
 
 # -- what one sees

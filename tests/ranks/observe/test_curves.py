@@ -9,16 +9,18 @@ from ddpnb.ranks.observe.curves import _LOOKS, _LOSSES, CurveHistory
 from ddpnb.recording.samples import KINDS, ROW, ROW_SIZE, STAMP, loss_of
 
 
-def test_seconds_count_from_the_first_collective():
+def test_seconds_count_from_the_begin_of_the_run_or_from_a_collective_before_it():
     history = CurveHistory(10**9)
     history.loss(0, 1, 3 * 10**9, 0.5)
     history.look(2 * 10**9, {1: {"memory": 100, "cores": None}, 0: {"memory": 0, "cores": 0.5}})
     assert history.curves().ranks[1].loss == ((2.0, 0.5),)
     history.first_call(2 * 10**9)
     curves = history.curves()
-    assert curves.origin_ns == 2 * 10**9
-    assert curves.ranks[1].loss == ((1.0, 0.5),) and curves.ranks[1].memory == ((0.0, 100.0),)
-    assert curves.ranks[0].memory == () and curves.ranks[0].cores == ((0.0, 0.5),)  # what is not known is no zero
+    assert curves.origin_ns == 10**9
+    assert curves.ranks[1].loss == ((2.0, 0.5),) and curves.ranks[1].memory == ((1.0, 100.0),)
+    assert curves.ranks[0].memory == () and curves.ranks[0].cores == ((1.0, 0.5),)  # what is not known is no zero
+    history.first_call(5 * 10**8)  # somebody began to look after it
+    assert history.curves().origin_ns == 5 * 10**8
 
 
 def test_of_several_models_the_one_with_most_losses_is_kept():

@@ -114,7 +114,10 @@ def test_no_code_of_the_users_runs(kind):
 def test_subclasses_of_tensors_are_described_by_what_torch_itself_knows():
     assert text(HOSTILE["tensor with __torch_function__"]()) == "Functions[2, 3] float32 cpu"
     assert text(HOSTILE["tensor with __torch_dispatch__"]()).endswith("Dispatches>")
-    assert text(torch.nn.Parameter(torch.tensor(0.5))) == "tensor[] float32 cpu = 0.5"
+    assert text(torch.nn.Parameter(torch.tensor(0.5))) == "0.5 (a float32 tensor)"
+    assert (
+        text([torch.tensor(False), torch.tensor([[7]])]) == "[0 (a bool tensor), 7 (an int64 tensor of shape [1, 1])]"
+    )
 
 
 def test_a_key_is_not_compared():

@@ -75,6 +75,6 @@ def test_all_rows_have_one_time_axis_and_marks_what_is_not_finite():
     assert len({one.get_xlim() for one in axes.figure.axes}) == 1
     words = [text.get_text() for text in axes.get_legend().get_texts()]
     assert words == ["rank 0", "rank 1", "not finite: 1"]
-    assert axes.figure.axes[-1].get_xlabel() == "seconds since the first collective"
+    assert axes.figure.axes[-1].get_xlabel() == "seconds of the run"
     assert axes.get_ylim()[1] < 3
     assert canvas.drawn(axes).startswith(b"\x89PNG")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ddpnb.recording.ending import Ending
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.recording.verbs import Opened
-from ddpnb.render.views.frame_variables import opened, side_by_side
+from ddpnb.render.views.frame_variables import Row, opened, side_by_side
 
 
 def recording(*ranks):
@@ -78,3 +80,18 @@ def test_an_answer_that_is_not_valid_is_no_answer():
     frames = side_by_side(recording(stands(("f", 1, {}))()))
     for answer in (Opened(), Opened(inside=(("a",), ())), Opened(error="no")):
         assert opened(frames, "x", {0: answer}).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "tensor"),
+    [
+        ("0 (a bool tensor)", True),
+        ("-1e+06 (a float32 tensor of shape [1])", True),
+        ("7 (an int64 tensor)", True),
+        ("tensor[2] float32 cpu", True),
+        ("'0 (a bool tensor)'", False),
+        ("7", False),
+    ],
+)
+def test_what_is_a_tensor_can_be_read(text, tensor):
+    assert Row("x", {0: text, 1: text}, 2).is_tensor == tensor

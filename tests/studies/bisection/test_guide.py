@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from ddpnb.recording.findings import Finding, FindingType
+from ddpnb.render.answers import Answer
 from ddpnb.studies.bisection import guide
 from ddpnb.studies.bisection.search import Search, SearchResult
 from ddpnb.studies.bisection.space import Component, Probe, RangeSpace, SetSpace
@@ -81,7 +82,10 @@ def test_a_search_in_progress():
     search = searched((OPTIONS.names, "bad"), ((), "good"))
     shown = Shown("train.py", search, command="ddpnb run train.py --amp", left=4)
     assert "2 probes done, about 4 to go" in guide.head(shown) and "run to the end" in guide.head(shown)
-    assert all(word in guide.upcoming(shown) for word in ("Probe 3", "ddpnb run train.py --amp", "good", "bad", "skip"))
+    assert all(
+        word in Reading(guide.upcoming(shown)).text
+        for word in ("Probe 3", "ddpnb run train.py --amp", "good", "bad", "skip")
+    )
     assert guide.remaining(shown).count("possible") == 3
     rows = Reading(guide.probes(search)).all("tr")
     assert len(rows) == 3
@@ -109,12 +113,12 @@ def test_what_was_found():
         "ddpnb run train.py --amp --log",
         finding=FINDING.to_json(),
     )
-    page = guide.result(shown)
+    page = Reading(guide.result(shown, Answer())).text
     assert "It fails with --amp and --log together." in page and "DDP301" in page and "write repro.sh" in page
     chips = guide.remaining(shown)
     assert chips.count("cause</span>") == 2 and chips.count("ruled out") == 1
     assert guide.upcoming(shown) == ""
-    assert "It fails with --amp and --log together." in guide.still(shown)
+    assert "It fails with --amp and --log together." in Reading(guide.still(shown)).text
 
 
 def test_values_in_order():
@@ -140,9 +144,10 @@ def test_nothing_is_taken_for_html(hostile):
     search = Search(SetSpace([Component(hostile, hostile)]))
     search.answer(search.space.start, "bad", hostile, 1.0, hostile)
     found = SearchResult("found", ((hostile,),))
+    bad = Answer((hostile,), hostile, bad=True)
     shown = Shown(hostile, search, found, hostile, hostile, finding=FINDING.to_json())
-    harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, said=hostile))
-    harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], said=hostile))
-    harmless(guide.head(shown, said=hostile, bad=True) + guide.result(shown) + guide.still(shown))
+    harmless(guide.ask(hostile, 4, 2, [hostile], log=hostile, answer=bad))
+    harmless(guide.choose(hostile, [Varied("option", hostile, hostile, hostile)], [], answer=bad))
+    harmless(guide.head(shown, answer=bad) + guide.result(shown, bad) + guide.still(shown))
     shown.result = None
     harmless(guide.upcoming(shown) + guide.upcoming(shown, 1.0) + guide.remaining(shown) + guide.probes(search))

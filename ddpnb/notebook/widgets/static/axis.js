@@ -6,7 +6,7 @@ const BIN = 0.5; // seconds
 const LEAST_GAP = 1; // seconds: what is shorter is never shortened
 const OFTEN = 8, TIMES = 4; // where there are so many stretches, only those that are so many times the median
 export const STOOD = 0.6; // of the width, at first, is for the time in which nothing began any more
-const WORDS = 0.36; // of it, later
+const WORDS = 0.36, WORDS_WIDE = 250; // of it, later: of the width, and at least so many pixels if they are not more than at first
 const SETTLED = 2; // seconds, within which it is brought to the width of any other stretch
 const FLAT = { gaps: [] };
 
@@ -81,7 +81,7 @@ export function gapsOf(quiet, now, inner, wide = 1) {
   const gaps = known.map(({ begin, end }) => ({ begin, end, most, fresh: 0 }));
   const begin = quiet.order.at(-1)?.high ?? Infinity, over = now - begin - known.least;
   if (over >= 0) {
-    const fresh = Math.max(0, 1 - over / SETTLED), roomy = Math.max(most, wide * WORDS * inner);
+    const fresh = Math.max(0, 1 - over / SETTLED), roomy = Math.max(most, wide * Math.max(WORDS * inner, Math.min(WORDS_WIDE, STOOD * inner)));
     gaps.push({ begin, end: now, most: roomy + fresh * (wide * STOOD * inner - roomy), fresh });
   }
   return gaps;

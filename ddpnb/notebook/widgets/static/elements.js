@@ -145,7 +145,8 @@ export function stage() {
   const about = make("div");
   const beside = make("div", { class: "beside", role: "region", "aria-label": "what was chosen", hidden: "" }, close, about);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
-    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking, ...Object.values(buttons), signs.toggle), signs.row, empty,
+    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking,
+      make("div", { class: "row" }, ...Object.values(buttons), signs.toggle)), signs.row, empty,
     make("div", { class: "stage" }, lanes, beside), spoken);
   return { body, canvas, tip, lanes, beside, about, buttons, hits, searched, count, looking, signs, note, empty, spoken, close };
 }

@@ -316,6 +316,40 @@ function timesText(state, begin, met, end, open) {
   return waited > 0 ? `waited ${spanText(waited)}, then ${spanText(within)} in the collective` : `${spanText(within)} in the collective`;
 }
 
+/**
+ * The stretches of a lane in which nothing is drawn but the call of this place, in the order of time, in pixels.
+ * @param {(moment: number) => number} pixel @param {number[]} room from where to where @param {number} but a call
+ */
+export function freeOf(store, at, view, now, pixel, room, but = -1) {
+  const lane = store.lanes[at], found = [], drawn = [];
+  const [from, to] = visible(lane, view.from, view.to);
+  for (let i = from; i < to; i++) {
+    if (i === but || (lane.state[i] === LEFT && lane.end[i] === Infinity)) continue; // that one is drawn as what it waits for
+    const { begin, end } = spanOf(store, lane, i, now);
+    drawn.push([begin, end]);
+  }
+  for (const { begin, end } of store.holds[at] ?? []) drawn.push([begin, end ?? now]);
+  let [left, last] = room;
+  for (const [begin, end] of drawn.sort(([one], [other]) => one - other)) {
+    const x = Math.min(pixel(begin), last);
+    if (x > left) found.push([left, x]);
+    left = Math.max(left, pixel(end) + 1);
+  }
+  return last > left ? [...found, [left, last]] : found;
+}
+
+/**
+ * Which stretch words of this width get: one within their span, or after it, or before it; else the widest of the first two.
+ * @param {number[][]} free of `freeOf` @returns {number[] | undefined} undefined: there is none
+ */
+export function stretchFor(free, [begin, end], wanted) {
+  const cut = (from, to) => free.map(([left, right]) => [Math.max(left, from), Math.min(right, to)]).filter(([left, right]) => right > left);
+  const after = cut(begin, Infinity), before = cut(-Infinity, begin).reverse();
+  const fits = ([left, right]) => right - left >= wanted;
+  const near = before.find(fits);
+  return cut(begin, end).find(fits) ?? after.find(fits) ?? (near && [near[1] - wanted, near[1]]) ?? after.sort((one, other) => other[1] - other[0] - one[1] + one[0])[0];
+}
+
 /** Text that fits: cut at the end. @param {(text: string) => number} measure */
 export function fitted(text, room, measure) {
   if (measure(text) <= room) return text;

@@ -2,7 +2,7 @@
 import { drawnAt, momentOf } from "./axis.js";
 import { HELD, LEFT, after, find, runOf, spanOf, visible } from "./columns.js";
 import { arrows, marked, ring } from "./overlays.js";
-import { fitted, secondsText, ticks } from "./lanes.js";
+import { fitted, freeOf, secondsText, stretchFor, ticks } from "./lanes.js";
 import { pixelsOf } from "./pixels.js";
 
 export const RIGHT = 12;
@@ -259,7 +259,7 @@ function state(brush, at, row, over, room, roomy) {
   if (wrong >= 0) {
     const span = spanOf(store, own, wrong, now);
     frame(brush, at, span.begin, span.end, colours.error, 2, [], true);
-    if (roomy) plate(brush, at, span.begin, Math.max(span.end, over), mark.words, colours.error, { room });
+    if (roomy) plate(brush, at, span.begin, Math.max(span.end, over), mark.words, colours.error, { room, own: wrong });
   } else if (mark?.kind === "absent") {
     const begin = until ?? row.since; // since it ceased, or since the first waits for it
     frame(brush, at, begin, Math.max(over, begin), colours.error, 1.5, [5, 4]);
@@ -319,21 +319,20 @@ function titleOf(store, own, i) {
 
 /**
  * Words on a plate, within a span; where they end, or undefined where there is no room.
- * @param {number[]} [options.room] the run: they must be shown, and may begin before the span or end after it
+ * @param {number[]} [options.room] the run: they are where nothing else is, also before the span or after it
+ * @param {number} [options.own] the call on which they are
  */
-function plate({ context, place, view, colours }, at, begin, end, text, colour, { weight = 600, whole = false, after = false, room = null } = {}) {
+function plate({ context, store, place, view, now, colours }, at, begin, end, text, colour, { weight = 600, whole = false, after = false, room = null, own = -1 } = {}) {
   const pixel = (moment) => Math.min(Math.max(placeOf(place, view, moment), place.left), place.width - RIGHT);
-  let left = pixel(begin) + (after ? 9 : 6), right = pixel(end) - 6;
+  let left = pixel(begin), right = pixel(end);
   context.font = `${weight} 11px ${colours.font}`;
   const measure = (one) => context.measureText(one).width;
-  const wanted = measure(text) + 10;
-  if (room && right - left < wanted) {
-    const [first, last] = room.map(pixel);
-    const before = left - 16 - first;
-    if (last - 6 - left >= wanted || last - 6 - left > before) right = last - 6;
-    else if (before > right - left) (right = left - 12), (left = Math.max(first + 4, right - wanted));
+  if (room) {
+    const free = freeOf(store, at, view, now, pixel, room.map(pixel), own);
+    [left, right] = stretchFor(free, [left, right], measure(text) + 22) ?? [0, 0];
   }
-  const shown = fitted(text, right - left - 10, measure);
+  left += after ? 9 : 6;
+  const shown = fitted(text, right - left - 16, measure);
   if (!shown || (whole && shown !== text) || placeOf(place, view, begin) > place.width - RIGHT) return undefined;
   const width = measure(shown) + 10;
   const top = topOf(place, at) + 2;
