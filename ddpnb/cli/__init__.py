@@ -184,8 +184,14 @@ def _unknown(words: Sequence[str], options: Iterable[str]) -> str:
 
 
 def _check_command(typed: Sequence[str], whole: argparse.ArgumentParser) -> None:
-    """Refuse what is no command, with what may have been meant: a script and a launcher go behind ``ddpnb run``."""
-    if not typed or typed[0].startswith("-") or typed[0] in COMMANDS:
+    """Refuse what is no command, with what may have been meant: a script and a launcher go behind ``ddpnb run``.
+
+    Who types none sees them all.
+    """
+    if not typed:
+        whole.print_help(sys.stderr)
+        raise SystemExit(2)
+    if typed[0].startswith("-") or typed[0] in COMMANDS:
         return
     word = typed[0]
     near = did_you_mean(word, COMMANDS)

@@ -21,12 +21,12 @@ _CHUNK, _LONGEST = 1 << 20, 32 << 20
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb explain [CODE... | WORDS... | - | --file LOG]"
     parser.epilog = (
-        "ddpnb explain                      all codes\n"
-        "ddpnb explain DDP301 ddp401 502    pages of these findings; names work too (collective-missing)\n"
-        "ddpnb explain barrier hang         the pages that match these words best\n"
-        "ddpnb explain --file train.log     what happened in a log, with the pages of the findings\n"
+        "ddpnb explain                    all codes\n"
+        "ddpnb explain DDP301 ddp401 502  pages of these findings, or of their names\n"
+        "ddpnb explain barrier hang       the pages that match these words best\n"
+        "ddpnb explain --file train.log   what happened in a log, with such pages\n"
         "torchrun ... 2>&1 | ddpnb explain -\n\n"
-        "exit status: 0 explained; 1 no known error in the text; 2 no such code, or usage error"
+        "exit status: 0 explained; 1 no known error in the text; 2 no such code, or\nusage error"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(

@@ -10,7 +10,8 @@ from ddpnb.errors import UsageError
 from ddpnb.pitfalls import Pitfall
 from ddpnb.render import as_text
 from ddpnb.render.document import Prose
-from ddpnb.render.terminal import table
+from ddpnb.render.terminal import Paragraph as Wrapped
+from ddpnb.render.terminal import output, wants_colour
 
 HELP = "list, show and run example bugs, each with its fix"
 
@@ -56,13 +57,14 @@ def _listed(words: str) -> str:
     chapters = pitfalls.by_chapter(words)
     if not chapters:
         raise UsageError(f"no pitfall has the words {words!r}.", "All of them: ddpnb pitfalls list")
-    rows = [("", one.finding, one.name, one.difficulty, one.title) for those in chapters.values() for one in those]
-    lines = iter(table(rows).splitlines())
-    return "\n".join(
-        line
-        for chapter, those in chapters.items()
-        for line in (f"{chapter} {CHAPTERS[chapter]}", *(next(lines) for _ in those))
-    )
+    rows: list[Wrapped] = []
+    for chapter, those in chapters.items():
+        rows.append(Wrapped((f"{chapter} {CHAPTERS[chapter]}", "bold")))
+        rows += [
+            Wrapped(one.title, first=f"  {one.finding}  {one.name:<34}  {one.difficulty:<6}  ", rest=" " * 54)
+            for one in those
+        ]
+    return output(*rows, colour=wants_colour(sys.stdout))
 
 
 def _run(pitfall: Pitfall, *, fixed: bool) -> int:

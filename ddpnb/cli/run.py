@@ -14,6 +14,7 @@ from ddpnb.errors import CannotWrite, UsageError
 from ddpnb.recording import interrupts
 from ddpnb.recording.files import check_folder
 from ddpnb.recording.protocol import KEEP
+from ddpnb.texts import shell_word
 
 if TYPE_CHECKING:
     from ddpnb.recording.findings import Diagnosis
@@ -275,7 +276,9 @@ def report(
             print(account, file=sys.stderr, flush=True)
     if kept:
         ended = [rank for rank, code in diagnosis.exit_codes.items() if code is not None]
-        say(f"the job is kept{_but_ended(ended)}. In a notebook:")
+        say(f"the job is kept{_but_ended(ended)}. In another terminal:")
+        say(f"    ddpnb attach --stacks {shell_word(job.folder)}")
+        say("In a notebook:")
         say(f'    import ddpnb; job = ddpnb.attach("{job.folder}"); ddpnb.show(job)')
         say("It ends with its processes, or with Ctrl-C here.")
         job.wait_for_end()

@@ -43,7 +43,7 @@ class Dashboard(Panel):
         self._tasks = Tasks(self._refresh_controls)
         self.actions = Actions(world, self._tasks, self._look)
         self._asked_in = ("", False)  # the state in which a question was asked
-        self._kept_of: tuple[Run | None, tuple[str, str]] | None = None  # what the saved state shows
+        self._kept_of: tuple[Run | None, tuple[object, ...]] | None = None  # what the saved state shows
         self._outcome_of: object = None  # the run whose outcome is shown
         self._card_of: object = None  # what the card shows
         self._stood: object = None  # where the ranks stood when their stacks were asked for
@@ -217,7 +217,9 @@ class Dashboard(Panel):
         self.head.show(controls.head(head), "\n".join(filter(None, (words, head.answer.said))))
         for part in self.parts.values():
             part.refresh(head)
-        outcome = head.activity, head.last
+        shown = self._context.present
+        errors = shown.diagnosis.errors if shown is not None and shown.diagnosis is not None else ()
+        outcome = head.activity, head.last, tuple((one.code, one.summary, one.where) for one in errors)
         of = self.world.last_run, outcome
         if of != self._kept_of and head.activity not in _PASSING:
             urgent = self._kept_of is None or outcome != self._kept_of[1]

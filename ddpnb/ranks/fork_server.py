@@ -287,10 +287,10 @@ def run_script(order: Mapping[str, Any], import_path: int) -> None:
     """
     from ddpnb.recorder.inject import activation
 
-    activation.forked_rank()
     script, arguments = order["script"], order["arguments"]
     sys.argv = [script, *arguments]
     sys.orig_argv = [sys.executable, *(["-m"] if order["module"] else []), *sys.argv]
+    activation.forked_rank()  # it records this command
     if import_path >= 0:
         sys.path.insert(import_path, os.getcwd())
     if order["module"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -18,7 +19,10 @@ _ACCESS = (
     ('<aside class="toc-drawer">', '<aside class="toc-drawer" aria-label="on this page">'),
     ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
     ('<div class="table-wrapper ', '<div tabindex="0" class="table-wrapper '),
+    ('<th class="head"><p></p></th>', "<td></td>"),
 )
+#: the parameters of a long signature: Sphinx writes a list of definitions that has no terms
+_PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n?)+)</dl>', re.DOTALL)
 
 
 def gather(folder: Path) -> None:
@@ -41,7 +45,13 @@ def add_access(site: Path) -> None:
         text = page.read_text(encoding="utf-8")
         for bare, named in _ACCESS:
             text = text.replace(bare, named)
+        text = _PARAMETERS.sub(_as_lines, text)
         page.write_text(text, encoding="utf-8")
+
+
+def _as_lines(found: re.Match[str]) -> str:
+    lines = found[1].replace("<dd>", '<span class="sig-line">').replace("</dd>", "</span>")
+    return f'<span class="sig-lines">{lines}</span>'
 
 
 def main() -> int:

@@ -23,6 +23,8 @@ def connect(app: Any) -> None:
 def process(_app: Any, what: str, _name: str, subject: Any, _options: Any, lines: list[str]) -> None:
     """Change the lines of a docstring in place."""
     lines[:] = split_raises(lines)
+    if what in ("property", "attribute"):
+        lines[:] = ["..", "", *lines]  # else napoleon takes what is before a colon in the first line for a type
     if what == "class" and dataclasses.is_dataclass(subject) and isinstance(subject, type):
         lines[:] = [*attributes(subject), *lines] if not lines else _before_example(lines, attributes(subject))
 

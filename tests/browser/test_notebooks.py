@@ -146,6 +146,7 @@ def test_a_reported_hang(lab, page, theme, to_the_end):
 @pytest.mark.parametrize("theme", DARK)
 def test_a_bisection(lab, page, theme, to_the_end):
     """The guide: pause, judge, undo, continue; the pair of options that hangs is found."""
+    page.set_viewport_size({"width": 1250, "height": 2000})  # the picture shows all of it
     lab.open(page, "bisection.ipynb", theme)
     run_cells(page, 4)
     form = of(page, "bisection")

@@ -63,7 +63,7 @@ def test_a_rank_that_the_fence_stops_is_kept_too(tmp_path, cli):
     process = begin("run", "--keep", "-n", 2, "--fork", "s.py", cwd=tmp_path)
     try:
         said = said_until(process, "It ends with its processes")
-        assert "DDP303" in said and "ddpnb: the job is kept. In a notebook:" in said
+        assert "DDP303" in said and "ddpnb: the job is kept. In another terminal:" in said
         found = wait_for_job(process)
         shown = cli("attach", "--stacks", "--release", found.folder)
         assert shown.returncode == 3 and shown.stdout.count("s.py:3") >= 3, shown.stdout
@@ -104,7 +104,7 @@ def test_a_running_job_is_held_stepped_and_released(job):
 @pytest.mark.parametrize(
     ("target", "says"),
     [
-        ("no-such-folder", "is not a folder"),
+        ("no-such-folder", "no job is at 'no-such-folder': it has ended"),
         (".", "no rank of . runs"),
         ("99999999", "there is no process 99999999"),
     ],

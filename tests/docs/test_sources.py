@@ -14,7 +14,7 @@ import ddpnb
 from ddpnb import cli, pitfalls
 from ddpnb.rules.catalogue import pages
 from docs.generator import api, commands, frameworks
-from docs.generator.docstrings import attributes, split_raises
+from docs.generator.docstrings import attributes, process, split_raises
 from docs.generator.links import Links
 from docs.generator.sources import _PROJECT, sources
 
@@ -197,6 +197,12 @@ def test_several_exceptions_in_one_line_become_several_entries():
     assert split_raises(given) == [
         "Text.", "", "Raises:", "    UsageError: wrong.", "    DeviceError: wrong.", "    LaunchError: late.", "", "Example:", "    A, B: c",
     ]  # fmt: skip
+
+
+def test_what_is_before_a_colon_in_a_property_is_no_type_for_napoleon():
+    lines = ["What it exits with: 3 for a hang."]
+    process(None, "property", "", None, None, lines)
+    assert lines[0] == ".." and lines[-1] == "What it exits with: 3 for a hang."
 
 
 def test_fields_are_documented_by_the_comments_beside_and_above_them():

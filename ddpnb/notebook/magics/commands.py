@@ -164,7 +164,7 @@ class DdpMagics(Magics):
         releases the ranks. The Run is in the variable ``_ddp``.
         """
         asked = parse(self.ddp, line)
-        self._run(cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
+        self._run(f"# %%ddp {line}".rstrip(), cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
 
     @cell_magic
     @magic_arguments()
@@ -174,14 +174,14 @@ class DdpMagics(Magics):
     def ddp_rank(self, line: str, cell: str) -> None:
         """Run the cell on these ranks only: %%ddp_rank 0,2. Collectives wait for the other ranks."""
         asked = parse(self.ddp_rank, line)
-        self._run(cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
+        self._run(f"# %%ddp_rank {line}", cell, asked.ranks, wait=not asked.no_wait, keep_going=asked.keep_going)
 
-    def _run(self, code: str, ranks: list[int] | None, *, wait: bool, keep_going: bool) -> None:
+    def _run(self, magic: str, code: str, ranks: list[int] | None, *, wait: bool, keep_going: bool) -> None:
         world = self._world()
         here = (shown_name(frame.f_code.co_filename) for frame, _ in traceback.walk_stack(None))
-        # The line with the magic is the first one that the notebook shows.
+        # The line with the magic is the first one that the notebook shows: here a comment.
         name = next(filter(None, here), None)
-        run = world._runs.execute(f"#\n{code}", ranks, None, name, draws=True)
+        run = world._runs.execute(f"{magic}\n{code}", ranks, None, name, draws=True)
         self._shell.push({"_ddp": run}, interactive=False)
         cell = Cell(world, run, live=hasattr(self._shell, "kernel"))
         if not wait:

@@ -65,7 +65,7 @@ def job_of(target: str | int) -> FoundJob:
         jobs, what = _of_process(int(target)), f"process {target}"
     else:
         if not os.path.isdir(target):
-            raise UsageError(f"{target!r} is not a folder.", _HINT)
+            raise UsageError(f"no job is at {target!r}: it has ended, or the path is another.", _HINT)
         if os.stat(target).st_uid != os.geteuid():
             raise UsageError(f"{target!r} belongs to another user.", "Attach to jobs of your own.")
         jobs, what = found_in(target), target

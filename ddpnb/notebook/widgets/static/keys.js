@@ -12,20 +12,24 @@ export function keepKeys(body) {
     if (!body.contains(document.activeElement) && !document.querySelector("dialog[open]")) body.focus({ preventScroll: true });
   });
   body.addEventListener("focusin", ({ target }) => (target.dataset.lmSuppressShortcuts = "true"));
-  body.addEventListener("keydown", (event) => (isForAll(event) ? letThrough(event.target, body) : event.stopPropagation()));
+  body.addEventListener("keydown", (event) => isForAll(event) || event.stopPropagation());
   body.addEventListener("keydown", (event) => pressed(body, event));
 }
 
 /** Whether a key saves the notebook: without one who takes it, the browser would save the page. */
 const isForAll = ({ key, ctrlKey, metaKey, altKey }) => (ctrlKey || metaKey) && !altKey && key.toLowerCase() === "s";
 
-/** Let JupyterLab hear the key that is pressed here: it asks the element and all that are around it. */
-function letThrough(element, body) {
+/** Let JupyterLab and Notebook 7 hear a key that is pressed in a part: they ask the element and all that are around it. */
+function letThrough(element) {
   const asked = [];
-  for (let one = element; one && body.contains(one); one = one.parentElement) if (one.dataset.lmSuppressShortcuts) asked.push(one);
+  for (let one = element; one?.closest?.(".ddpnb"); one = one.parentElement) if (one.dataset.lmSuppressShortcuts) asked.push(one);
   for (const one of asked) delete one.dataset.lmSuppressShortcuts;
   setTimeout(() => asked.forEach((one) => (one.dataset.lmSuppressShortcuts = "true")));
 }
+
+// At the window, which hears it before Notebook 7 does; once in a page, however many parts load this.
+if (!window.ddpnbHearsSave) window.addEventListener("keydown", (event) => isForAll(event) && letThrough(event.target), true);
+window.ddpnbHearsSave = true;
 
 const TYPED = "textarea, select, [contenteditable=true], input:not([type=checkbox], [type=radio], [type=button])";
 /** Keys that no button names. */
