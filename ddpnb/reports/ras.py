@@ -54,7 +54,6 @@ _ONE = re.compile(
 _LISTED = re.compile(r"Rank (\d{1,7}) -- (.{0,200})$")
 _PROCESS = re.compile(r"managed by process (\d{1,10}) on node ([\w.:-]{1,200})")
 _MISSING = re.compile(r"The missing ranks?:([\d ,\n]{1,20000})")
-_DEAD = re.compile(r"Process (\d{1,10}) on node ([\w.:-]{1,200}) managing GPUs? ([\d,]{1,200})")
 _REPORTED = re.compile(r"Rank (\d{1,7}) reported ([^\n]{1,80}?) -- (.{0,200})$")
 _COMMA = re.compile(r'("nvml_dev": -?\d{1,6})(\s{1,200}"status")')
 _ENDED = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import threading
 import time
@@ -205,9 +204,9 @@ class RunMonitor:
             self._say(f"{ranks} {phrases.verb(list(held), 'is', 'are')} held, and the run waits: {where}.")
         self._held = bool(held)
 
-    def diagnose_now(self, outside_s: float = math.inf) -> tuple[Diagnosis, Recording]:
-        """The findings of this moment; ``outside_s``: time limit for ranks that do not answer."""
-        recording = self.observer.record(outside_s=outside_s)
+    def diagnose_now(self) -> tuple[Diagnosis, Recording]:
+        """The findings of this moment."""
+        recording = self.observer.record()
         return self._diagnosed(recording), recording
 
     def interrupted(self, pass_on: Callable[[], object], since_ns: int) -> Diagnosis:

@@ -86,7 +86,7 @@ def tensor(
         if low is not None and high is not None:
             counted = ranks.ask(list(facts), verbs.Histogram(**whose, low=low, high=high), timeout + ANSWER_S)
             facts = {rank: replace(one, counts=_counts(counted.get(rank))) for rank, one in facts.items()}
-        sides = _sides(facts, digests)
+        sides = split({rank: (one.dtype, one.shape, digests[rank]) for rank, one in facts.items()}).sides
         differences = _differences(ranks, sides, facts, digests, whose)
     return TensorByRank(
         name.strip(), facts, dict(sorted(errors.items())), low, high, sides, differences, tuple(_notes(ranks, facts))
@@ -160,10 +160,6 @@ def _between(facts: Iterable[TensorFacts]) -> tuple[float | None, float | None]:
 
 def _counts(answer: verbs.Counts | None) -> tuple[int, ...]:
     return answer.counts if answer is not None and len(answer.counts) == BINS and min(answer.counts) >= 0 else ()
-
-
-def _sides(facts: Mapping[int, TensorFacts], digests: Mapping[int, Sequence[str]]) -> tuple[tuple[int, ...], ...]:
-    return split({rank: (one.dtype, one.shape, digests[rank]) for rank, one in facts.items()}).sides
 
 
 def _differences(

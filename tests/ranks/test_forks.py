@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,7 @@ from ddpnb.studies.bisection.space import Probe
 from ddpnb.studies.bisection.varied import Trying
 from ddpnb.world.plain_run import PlainRun
 from tests.conftest import alive, processes_below
+from tests.waiting import until
 
 WITHIN_S = 240.0
 SCRIPT = """
@@ -111,13 +111,6 @@ def prober(shared, folder):
 def own(folder):
     """One for this test."""
     yield from forking()
-
-
-def until(condition):
-    end = time.monotonic() + WITHIN_S
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
 
 
 def sources(prober):

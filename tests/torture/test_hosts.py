@@ -13,6 +13,7 @@ import ddpnb
 from ddpnb.errors import WorldError
 from tests.conftest import VICTIMS, marked_lines
 from tests.simulated_hosts import missing
+from tests.torture.harness import until
 from tests.two_hosts import two_hosts
 from tests.victims import hands
 from tests.victims import hosts as victims
@@ -60,13 +61,6 @@ def until_calls(world, seq):
         "the ranks call",
         lambda: all(record.calls and record.calls[-1].seq >= seq for record in world.snapshot().ranks.values()),
     )
-
-
-def until(what, condition, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 # -- launch and run

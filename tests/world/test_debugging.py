@@ -20,6 +20,7 @@ from tests import stepped as stepped_script
 from tests.cli.commands import assert_all_ended, begin, end_begun
 from tests.cli.jobs import end, wait_for_job
 from tests.dap import DapClient, clients
+from tests.waiting import until
 
 _SCRIPT = """
 import os, time, torch, torch.distributed as dist
@@ -224,13 +225,6 @@ def stepped(client, thread, line):
     assert client.stack(thread)[0]["line"] == line
 
 
-def wait_until(true, said=str):
-    deadline = time.monotonic() + 240
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert true(), said()
-
-
 @pytest.mark.full
 def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
     """Breakpoint, stack, variables, step, continue; the IDE goes away while a rank is stopped; no alarm, the same numbers."""
@@ -248,18 +242,18 @@ def test_two_ranks_are_debugged_by_an_ide_and_end_as_without(job):
             top = client.stack(threads[rank])[0]
             assert (why, top["name"], top["line"]) == ("breakpoint", "train", BREAK)
             assert client.variables(top)["value"] == str(rank)
-        wait_until(lambda: attached.status().held == (0, 1))
+        until(lambda: attached.status().held == (0, 1))
         assert attached.evaluate("value").values_by_rank == {0: 0, 1: 1}
         for rank, client in made.items():
             stepped(client, threads[rank], CALL)
-        wait_until(lambda: f":{CALL}" in attached.status()[0].doing)
+        until(lambda: f":{CALL}" in attached.status()[0].doing)
         made[1].breakpoints(script)
         made[1].ask("continue", threadId=threads[1])
-        wait_until(lambda: attached.status()[1].state == "waiting", lambda: f"{attached.status()}\n{made[1]._events}")
+        until(lambda: attached.status()[1].state == "waiting")
         time.sleep(5)  # twice the patience of those who watch
         assert attached.status().held == (0,)
         assert not attached.diagnosis.findings and attached.run.outcome == "running"
-    wait_until((folder / "total1").exists)  # the connection is broken: the ranks continue
+    until((folder / "total1").exists)  # the connection is broken: the ranks continue
     said = process.communicate(timeout=240)[1]
     assert process.returncode == 0, said
     assert [(folder / f"total{rank}").read_text() for rank in (0, 1)] == [str(4.0 * (1990 + 1991))] * 2
@@ -287,7 +281,7 @@ def test_a_training_that_an_ide_has_stopped_in_a_step_ends_with_the_same_numbers
                 thread, _ = made[1].stopped()
                 known = made[1].variables(made[1].stack(thread)[0])
                 assert (known["number"], known["scale"]) == ("7", "2.0")
-                wait_until(lambda: attached.status()[0].state == "waiting")
+                until(lambda: attached.status()[0].state == "waiting")
                 assert "scale" in {row.name for row in attached.diff().found.differing}
                 for line in stepped_script.THEN:
                     stepped(made[1], thread, 1 + lines.index(f"    {line}"))
@@ -333,8 +327,8 @@ def test_engines_of_a_world_are_stopped_by_an_ide_and_continue(world, tmp_path, 
             thread, why = client.stopped()
             top = client.stack(thread)[0]
             assert (why, top["line"], client.variables(top)["value"]) == ("breakpoint", BREAK, str(rank))
-        wait_until(lambda: world.status().held == (0, 1))
-        wait_until(lambda: world.status()[2].state == "waiting")
+        until(lambda: world.status().held == (0, 1))
+        until(lambda: world.status()[2].state == "waiting")
         assert run.outcome == "running" and not run.diagnosis.errors
     run.wait(200)
     assert run.outcome == "ok"

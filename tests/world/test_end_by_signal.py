@@ -9,6 +9,7 @@ import pytest
 
 from ddpnb.world import end_by_signal
 from ddpnb.world.end_by_signal import EndBySignal
+from tests.waiting import until
 
 
 class Job:
@@ -41,13 +42,6 @@ def ending():
         one.close()
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 240
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_it_is_waited_for_until_it_has_ended(ending):
     job = Job(looks=3)
     end = ending(job)
@@ -75,7 +69,7 @@ def test_other_signals_are_passed_on(ending):
     end = ending(job)
     end.further(signal.SIGUSR1)
     end.further(signal.SIGTERM)
-    wait_until(lambda: job.got == [signal.SIGUSR1, signal.SIGTERM])
+    until(lambda: job.got == [signal.SIGUSR1, signal.SIGTERM])
 
 
 def test_a_signal_that_comes_while_the_job_starts():
@@ -84,7 +78,7 @@ def test_a_signal_that_comes_while_the_job_starts():
     end.further(signal.SIGUSR1)
     time.sleep(0.1)
     started.append(job)
-    wait_until(lambda: job.got == [signal.SIGUSR1])
+    until(lambda: job.got == [signal.SIGUSR1])
     end.close()
 
 

@@ -126,7 +126,7 @@ def _fingerprint(columns: Any, most: int = MAX_ROWS) -> Rows | None:
         for number, column in enumerate(columns[:_BREADTH]):
             rows = _rows(column, most)
             length = length if number else _length(column)
-            hashes = [zlib.crc32(row, before) for row, before in zip(rows, hashes or _zeros(most), strict=False)]
+            hashes = [zlib.crc32(row, before) for row, before in zip(rows, hashes or bytes(most), strict=False)]
     except _NotPlainError:
         return None
     ordered = hashlib.blake2b(array("I", hashes).tobytes(), digest_size=8, key=b"%d" % length).hexdigest()
@@ -142,10 +142,6 @@ def _fingerprint(columns: Any, most: int = MAX_ROWS) -> Rows | None:
         sketch=tuple(heapq.nsmallest(SKETCH, distinct)) if telling else (),
         top=max(columns[0], default=0) if whole and _is_plain_indices(columns) else -1,
     )
-
-
-def _zeros(count: int) -> Sequence[int]:
-    return bytes(count)
 
 
 def _is_plain_indices(columns: Sequence[Any]) -> bool:

@@ -83,7 +83,7 @@ def called_components(function: Callable[..., Any]) -> list[Component]:
             return
         seen.add(id(code))
         names = getattr(inner, "__globals__", {})
-        for name in _names(code):
+        for name in names_in(code):
             named = names.get(name)
             if isinstance(named, Component) and named not in found and named is not function:
                 found.append(named)
@@ -94,11 +94,12 @@ def called_components(function: Callable[..., Any]) -> list[Component]:
     return found
 
 
-def _names(code: CodeType) -> Iterator[str]:
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function and those inside it use."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 class Selected:

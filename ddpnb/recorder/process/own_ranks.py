@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from multiprocessing.process import BaseProcess
 from types import CodeType, FunctionType
 from typing import Any
@@ -17,6 +17,7 @@ from torch.multiprocessing.spawn import start_processes
 
 from ddpnb.recorder.events.hooks import Hooks
 from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recorder.process.components import names_in
 from ddpnb.recorder.stacks.user_frames import is_user_file
 from ddpnb.recording.events.startup import RanksStarted
 
@@ -90,19 +91,11 @@ def joins(function: Any) -> bool:
         if not isinstance(one, FunctionType) or one.__code__ in seen or not is_user_file(one.__code__.co_filename):
             continue
         seen.add(one.__code__)
-        names = set(_names(one.__code__))
+        names = set(names_in(one.__code__))
         if _INIT in names:
             return True
         waiting += [one.__globals__[name] for name in names if name in one.__globals__]
     return False
-
-
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that a function and those inside it use."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
 
 
 def _command_line() -> str:

@@ -1,4 +1,4 @@
-"""Expressions of the user's source: their names, the variables behind them, their text."""
+"""Expressions of the user's source: their names and their text."""
 
 from __future__ import annotations
 
@@ -37,17 +37,6 @@ def keyword(call: ast.Call, *names: str) -> ast.expr | None:
 def all_arguments(call: ast.Call) -> list[ast.expr]:
     """The arguments of a call, by position and by name."""
     return [*call.args, *(argument.value for argument in call.keywords)]
-
-
-def variable_behind(expr: ast.expr) -> ast.expr:
-    """The variable behind ``x.data[0].view(-1)`` and ``[x]``."""
-    while True:
-        if isinstance(expr, ast.Call) and isinstance(expr.func, ast.Attribute):
-            expr = expr.func.value
-        elif isinstance(expr, ast.Subscript) or (isinstance(expr, ast.Attribute) and expr.attr in ("data", "T")):
-            expr = expr.value
-        else:
-            return expr
 
 
 def whole_text(expr: ast.AST) -> str:

@@ -41,8 +41,6 @@ class Parting:
     one: Site
     other: Site
     relation: Relation
-    one_rest: tuple[Site, ...] = ()  # the paths from there on
-    other_rest: tuple[Site, ...] = ()
 
 
 def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]) -> Parting:
@@ -52,13 +50,12 @@ def parting(recording: Recording, one: tuple[Site, ...], other: tuple[Site, ...]
     line are ``exclusive``: what decided is not in the text of this program.
     """
     one, other = _aligned(recording, one, other)
-    for depth, (a, b) in enumerate(zip(one, other, strict=False)):
+    for a, b in zip(one, other, strict=False):
         if (a.file, a.line) == (b.file, b.line):
             continue
-        rest = one[depth:], other[depth:]
         if a.file == b.file and (a.function == b.function or len(one) == len(other) == 1):
-            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line), *rest)
-        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown", *rest)
+            return Parting(a, b, relation(recording.sources.get(a.file, ""), a.line, b.line))
+        return Parting(a, b, "exclusive" if len(one) > 1 and len(other) > 1 else "unknown")
     if (one[-1].file, one[-1].line) == (other[-1].file, other[-1].line):
         return Parting(one[-1], other[-1], "same")
     # One path calls from a line that is the end of the other: two calls within one statement.

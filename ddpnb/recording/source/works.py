@@ -131,8 +131,8 @@ class Works:
             return None
         op, fills, reads = self._tensors_of(value)
         kind: Kind = "never-waited" if handle else "thrown-away"
-        shprivate_builtins = tuple(shown(part) for part in value.args[:1])
-        return Work(value, op, handle, fills, reads - fills, kind, shprivate_builtins)
+        names = tuple(shown(part) for part in value.args[:1])
+        return Work(value, op, handle, fills, reads - fills, kind, names)
 
     def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
         """``parts, work = gather(x)``: a function of this file, without branches, that returns what it has begun."""

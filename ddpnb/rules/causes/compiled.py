@@ -69,7 +69,7 @@ def compiled_differently(snap: Snapshot, finding: Finding) -> Draft | None:
         return refined(finding, finding.type, evidence=(*finding.evidence, *says)) if sizes else None
     others = phrases.besides(now, ranks)
     culprits = tuple(ranks) if len(ranks) <= len(others) else others
-    sides = () if culprits else finding.sides or _sides(now)
+    sides = () if culprits else finding.sides or split({rank: phrases.made(call) for rank, call in now.items()}).sides
     waiting = () if sides else phrases.besides(now, culprits)
     places = dict.fromkeys((rank, site) for rank in ranks[:_FEW] for site in _sites(own[rank].made))
     kind = finding.type
@@ -91,10 +91,6 @@ def compiled_differently(snap: Snapshot, finding: Finding) -> Draft | None:
         certainty="likely",
         hint=None,
     )
-
-
-def _sides(now: Mapping[int, Call]) -> tuple[tuple[int, ...], ...]:
-    return split({rank: phrases.made(call) for rank, call in now.items()}).sides
 
 
 def _alone(recording: Recording, now: Mapping[int, Call], backward: frozenset[Site]) -> dict[int, _Own]:

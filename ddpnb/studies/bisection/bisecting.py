@@ -19,9 +19,10 @@ from ddpnb.studies.bisection import words as render
 from ddpnb.studies.bisection.algorithms import Answer
 from ddpnb.studies.bisection.failure import Failure, judge, read, refused, same
 from ddpnb.studies.bisection.log import SCHEMA, not_a_log
-from ddpnb.studies.bisection.probing import Prober, Ran
+from ddpnb.studies.bisection.probing import CommandProber, Ran
 from ddpnb.studies.bisection.search import Search, SearchResult, Trial
 from ddpnb.studies.bisection.space import Probe, SetSpace
+from ddpnb.studies.bisection.world_probes import WorldProber
 from ddpnb.texts import comment
 
 
@@ -45,7 +46,11 @@ class Bisection:
     by_hand = True  # a person may answer
 
     def __init__(
-        self, search: Search, prober: Prober, path: str | None = None, options: dict[str, Any] | None = None
+        self,
+        search: Search,
+        prober: CommandProber | WorldProber,
+        path: str | None = None,
+        options: dict[str, Any] | None = None,
     ) -> None:
         self.search, self.prober, self.path = search, prober, path
         self._options = options or {}
@@ -91,8 +96,7 @@ class Bisection:
     def _found(self) -> Probe | None:
         """The smallest configuration that fails; None: none was found."""
         result = self.result
-        found = result is not None and result.outcome == "found"
-        return Probe(result.minimal, result.first_bad) if found and result is not None else None
+        return Probe(result.minimal, result.first_bad) if result is not None and result.outcome == "found" else None
 
     @property
     def pair(self) -> list[int] | None:
@@ -211,9 +215,9 @@ class Bisection:
         command, commit = self.typed(), self.commit()
         if not command and not commit:
             raise UsageError("there is no smallest failing command to write.", "Search until a cause is found.")
-        told = str((self.finding or {}).get("summary", "")).splitlines()
-        told += [] if command else [f"The first commit that fails: {commit}"]  # its subject is anybody's text
-        notes = "".join(f"# {comment(line, 600)}\n" for line in told)
+        lines = str((self.finding or {}).get("summary", "")).splitlines()
+        lines += [] if command else [f"The first commit that fails: {commit}"]  # its subject is anybody's text
+        notes = "".join(f"# {comment(line, 600)}\n" for line in lines)
         write_whole(path, f"#!/bin/sh\n{notes}{command}\n")
 
     def conclusion(self) -> str:
@@ -295,8 +299,9 @@ class Bisection:
             for one in log["trials"]:
                 if one["finding"] is not None:
                     read(one["finding"])
-                told = str(one["code"]) if one["code"] is not None else None, float(one["seconds"]), str(one["reason"])
-                self.search.answer(Probe(tuple(one["on"]), one["at"]), one["answer"], *told, one["finding"])
+                code = str(one["code"]) if one["code"] is not None else None
+                probe, seconds, reason = Probe(tuple(one["on"]), one["at"]), float(one["seconds"]), str(one["reason"])
+                self.search.answer(probe, one["answer"], code, seconds, reason, one["finding"])
 
     def remove_log(self) -> None:
         """Remove the log: the search is over."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from ddpnb.recording.findings import Finding
 from ddpnb.render import answers, as_html, card, markup
 from ddpnb.render.answers import NONE, Answer
 from ddpnb.render.document import Cell, Code, Drawn, Icon, Inline, Paragraph, Span, Table
 from ddpnb.studies.bisection import words
-from ddpnb.studies.bisection.search import Search, SearchResult, Trial
-from ddpnb.studies.bisection.space import Probe, RangeSpace
+from ddpnb.studies.bisection.search import Search, Trial
+from ddpnb.studies.bisection.space import RangeSpace
 from ddpnb.studies.bisection.varied import Varied
+
+if TYPE_CHECKING:  # it shows itself by this page
+    from ddpnb.studies.bisection.bisecting import Bisection
 
 _ANSWERS = {
     "bad": ("stop", "error"),
@@ -28,26 +31,6 @@ _BY = (
 _COLUMNS = 12  # components that have one each
 _REASON = 160
 _HELP = "find what makes a program fail"
-
-
-class Searching(Protocol):
-    """A bisection, as far as it is shown: ``control.bisecting.Bisection``."""
-
-    by_hand: bool
-    search: Search
-
-    @property
-    def title(self) -> str: ...
-    @property
-    def result(self) -> SearchResult | None: ...
-    @property
-    def left(self) -> int: ...
-    @property
-    def finding(self) -> dict[str, Any] | None: ...
-    def conclusion(self) -> str: ...
-    def next_probe(self) -> Probe | None: ...
-    def typed(self, probe: Probe | None = None) -> str: ...
-    def commit(self) -> str: ...
 
 
 # -- the forms
@@ -133,7 +116,7 @@ def _row(number: int, one: Varied, *, ticked: bool = True) -> list[Inline | Cell
 # -- the search
 
 
-def head(shown: Searching, *, idle: bool = True, pausing: bool = False, answer: Answer = NONE) -> str:
+def head(shown: Bisection, *, idle: bool = True, pausing: bool = False, answer: Answer = NONE) -> str:
     """What is searched, how far it is, and the buttons.
 
     Args:
@@ -166,7 +149,7 @@ def head(shown: Searching, *, idle: bool = True, pausing: bool = False, answer: 
     return f"{_head(shown.title, code=True)}{row}{answers.html(answer)}"
 
 
-def upcoming(shown: Searching, running: float | None = None) -> str:
+def upcoming(shown: Bisection, running: float | None = None) -> str:
     """The next probe, or the one that runs since so many seconds, with the buttons to run or to judge it; empty if there is a result."""
     probe = shown.next_probe() if shown.result is None else None
     if probe is None:
@@ -189,7 +172,7 @@ def upcoming(shown: Searching, running: float | None = None) -> str:
     return f'{name}</p>{typed}<div class="row">{run}{judge if shown.by_hand else ""}</div>'
 
 
-def remaining(shown: Searching) -> str:
+def remaining(shown: Bisection) -> str:
     """What may still be the cause, and what is ruled out."""
     space, left, result = shown.search.space, shown.search.step.candidates, shown.result
     if isinstance(space, RangeSpace):
@@ -244,7 +227,7 @@ def _probe(number: int, one: Trial, search: Search, columns: Sequence[str]) -> l
     return [str(number), *cells, answer, f"{one.seconds:.1f}" if one.seconds else ""]
 
 
-def result(shown: Searching, answer: Answer | None = None) -> str:
+def result(shown: Bisection, answer: Answer | None = None) -> str:
     """What was found: in words, the smallest failing command, and its finding; empty if there is no result.
 
     Args:
@@ -266,7 +249,7 @@ def result(shown: Searching, answer: Answer | None = None) -> str:
     return f'<div class="summary"><p>{markup.words(first)}</p></div>{more}{command}{write}{found}'
 
 
-def still(shown: Searching) -> str:
+def still(shown: Bisection) -> str:
     """A bisection without its controls, as ``Bisection`` shows itself."""
     found = result(shown) or f"<p>{_count(len(shown.search.trials), 'probe')} done, about {shown.left} to go</p>"
     return f"{_head(shown.title, code=True)}{found}{remaining(shown)}{probes(shown.search)}"

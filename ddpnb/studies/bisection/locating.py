@@ -7,10 +7,11 @@ from typing import Any
 from ddpnb.errors import UsageError
 from ddpnb.recording import protocol
 from ddpnb.studies.bisection.bisecting import Bisection
-from ddpnb.studies.bisection.probing import NOTHING, Prober
+from ddpnb.studies.bisection.probing import NOTHING, CommandProber
 from ddpnb.studies.bisection.search import Search, SearchResult, Trial
 from ddpnb.studies.bisection.space import AS_GIVEN, START, Probe, RangeSpace
 from ddpnb.studies.bisection.steps import STEP, Located, steps
+from ddpnb.studies.bisection.world_probes import WorldProber
 from ddpnb.texts import printable, relative
 
 
@@ -23,7 +24,7 @@ class StepsBisection(Bisection):
 
     by_hand = False
 
-    def __init__(self, prober: Prober) -> None:
+    def __init__(self, prober: CommandProber | WorldProber) -> None:
         super().__init__(Search(RangeSpace(STEP, (START, AS_GIVEN))), prober)
         self._located: list[Located] = []  # of each run
         self._otherwise = ""  # how it failed where nothing of this was recorded

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from ddpnb.errors import DdpnbError, ProbeEnded
 from ddpnb.ranks import devices
@@ -76,35 +76,6 @@ def outcome(run: Run | CommandRun, recording: Recording | None, folder: str, beg
     return Ran(found, found[0]["summary"] if known else last, time.monotonic() - began, recording=recording)
 
 
-class Prober(Protocol):
-    """Tries configurations: in fresh processes (``CommandProber``), or on the ranks of a World."""
-
-    @property
-    def title(self) -> str:
-        """What is searched."""
-        ...
-
-    def run(self, probe: Probe, environment: Mapping[str, str] = NOTHING) -> Ran:
-        """Run a configuration, with further environment variables.
-
-        Raises:
-            ProbeEnded: ``stop()`` was called.
-        """
-        ...
-
-    def stop(self) -> None:
-        """End the probe that runs in another thread, or the next one."""
-        ...
-
-    def typed(self, probe: Probe, /) -> str:
-        """A configuration as a command line that can be typed; empty where there is none."""
-        ...
-
-    def commit(self, value: str, /) -> str:
-        """A commit in one line; empty if there are none."""
-        ...
-
-
 class CommandProber:
     """Runs probes of a command. Nothing of one is left when the next begins.
 
@@ -124,9 +95,11 @@ class CommandProber:
 
     @property
     def title(self) -> str:
+        """What is searched."""
         return shlex.join(self.request.command)
 
     def typed(self, probe: Probe) -> str:
+        """A configuration as a command line that can be typed."""
         trying, request = self.trying(probe), self.request
         backend = trying.own.get("--backend", request.backend)
         options = [
@@ -141,12 +114,19 @@ class CommandProber:
         return trying.typed(options)
 
     def commit(self, value: str) -> str:
+        """A commit in one line; empty if there are none."""
         return self.repository.subject(value) if self.repository is not None else ""
 
     def stop(self) -> None:
+        """End the probe that runs in another thread, or the next one."""
         self._stopping.set()
 
     def run(self, probe: Probe, environment: Mapping[str, str] = NOTHING) -> Ran:
+        """Run a configuration, with further environment variables.
+
+        Raises:
+            ProbeEnded: ``stop()`` was called.
+        """
         began, trying = time.monotonic(), self.trying(probe)
         try:
             with ExitStack() as stack:

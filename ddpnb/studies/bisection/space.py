@@ -108,11 +108,7 @@ class SetSpace:
     def cumulative(self) -> list[tuple[str, Probe]]:
         """Each rung with everything below it on; the last one is the start."""
         on: list[str] = []
-        found: list[tuple[str, Probe]] = []
-        for title, added in self.rungs:
-            on += added
-            found.append((title, self.probe(on)))
-        return found
+        return [(title, self.probe(on := [*on, *added])) for title, added in self.rungs]
 
     @property
     def dependent(self) -> bool:

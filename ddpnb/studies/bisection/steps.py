@@ -75,7 +75,7 @@ def steps(recording: Recording) -> Located:
         >>> steps(recording).result.first_bad
         6
     """
-    found: list[tuple[int, Located]] = []
+    differences: list[tuple[int, Located]] = []  # when each was recorded
     compared, reasons = False, list[str]()
     for number, models in models_of(recording).items():
         model = models[min(models)]
@@ -88,11 +88,11 @@ def steps(recording: Recording) -> Located:
             units = [unit for unit in units_of(recording, number) if tensor_name(unit) not in apart]
             compared = compared or bool(_moments(recording, number))
             if (first := first_difference(recording, number, names=units)) is not None:
-                found.append(
+                differences.append(
                     (min(sample.at_ns for sample in first.samples.values()), _located(recording, model, first, units))
                 )
-    if found:
-        return min(found, key=lambda one: one[0])[1]
+    if differences:
+        return min(differences, key=lambda one: one[0])[1]
     if compared:
         last = max((record.steps for record in recording.ranks.values()), default=0)
         return Located(lines=(f"The replicas were equal wherever they were looked at, in {last} optimizer steps.",))
@@ -165,13 +165,13 @@ def _agreed(recording: Recording, model: int, first: Difference, units: Sequence
 
 def _moments(recording: Recording, model: int) -> list[tuple[tuple[int, int], dict[int, Sample]]]:
     """Moments at which at least two ranks have digests of a model: when, and their samples, in the order of training."""
-    found: list[tuple[tuple[int, int], dict[int, Sample]]] = []
+    moments: list[tuple[tuple[int, int], dict[int, Sample]]] = []
     for kind, order in _ORDER.items():
         for samples in by_turn(recording, model, kind).values():
             held = {rank: sample for rank, sample in samples.items() if sample.digests}
             if len(held) > 1:
-                found.append(((_steps(held), order), held))
-    return sorted(found, key=lambda one: one[0])
+                moments.append(((_steps(held), order), held))
+    return sorted(moments, key=lambda one: one[0])
 
 
 def _steps(samples: Mapping[int, Sample]) -> int:

@@ -6,8 +6,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ddpnb.errors import UsageError
 from ddpnb.recording import arguments
@@ -23,6 +22,7 @@ from ddpnb.studies.reenactment.plan import Plan, root
 from ddpnb.studies.reenactment.planning import MOST, plan_of
 from ddpnb.studies.reenactment.script import TIMEOUT_S, script_of
 from ddpnb.studies.reenactment.words import document
+from ddpnb.world.end_by_signal import StartedJob
 from ddpnb.world.launching import launch
 from ddpnb.world.loading import load
 from ddpnb.world.run import Run
@@ -36,7 +36,7 @@ PATIENCE_S = 2.0  # a rank of a re-enactment that is in no call is meant to be: 
 WAIT_S = 15.0  # besides
 
 
-class Reenactment(Shown):
+class Reenactment(Shown, StartedJob):
     """A recorded hang on live ranks, as ``ddpnb.reenact()`` returns it. It shows whether it is the same hang.
 
     The ranks wait in the calls in which the recorded ones waited: ``world`` inspects, holds, steps and releases them.
@@ -94,18 +94,6 @@ class Reenactment(Shown):
 
     def _document(self) -> list[Block]:
         return [document(self.plan, self.agreement), Paragraph(), *card.blocks(self.run.diagnosis)]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the ranks, if ``reenact()`` has launched them, and remove the script."""
-        self._end.close()
 
 
 def reenact(

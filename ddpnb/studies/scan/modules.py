@@ -72,14 +72,6 @@ class Scope:
         own = self.node.args
         return [*own.posonlyargs, *own.args, *own.kwonlyargs]
 
-    def passed(self, call: ast.Call) -> list[tuple[str, ast.expr]]:
-        """The parameters that a call of this function passes, each with its argument."""
-        names = [parameter.arg for parameter in self.parameters]
-        if self.owner and names[:1] in (["self"], ["cls"]):
-            names = names[1:]
-        given = [pair for pair in zip(names, call.args, strict=False) if not isinstance(pair[1], ast.Starred)]
-        return given + [(part.arg, part.value) for part in call.keywords if part.arg in names and part.arg]
-
     def nodes(self) -> Iterator[ast.AST]:
         """What it holds, in the order of the source, without the functions and classes within it."""
         waiting: list[ast.AST] = list(reversed(self.node.body))

@@ -6,18 +6,15 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpnb.recording.source.expressions import all_arguments, dotted, last_name, shown, variable_behind
+from ddpnb.recording.source.expressions import all_arguments, dotted, last_name, shown
 from ddpnb.studies.scan import vocabulary as words
 from ddpnb.studies.scan.modules import Scope
 from ddpnb.studies.scan.operations import Operations
 
 # Calls whose result reads the rank if their arguments do.
 _THROUGH = frozenset({
-    "int", "bool", "float", "str", "min", "max", "any", "all", "range", "len", "enumerate", "list", "sorted", "tensor",
-    "DataLoader", "item", "strip", "lower", "startswith", "isnan", "isfinite",
+    "int", "bool", "float", "str", "min", "max", "range", "len", "enumerate", "list", "sorted", "DataLoader",
 })  # fmt: skip
-# Collectives after which this argument is the same on all ranks.
-_AGREEING = frozenset({"all_reduce", "all_gather", "all_gather_object", "broadcast", "broadcast_object_list"})
 _EVERYWHERE = {
     ast.Eq: -1,
     ast.NotEq: -1,
@@ -27,7 +24,6 @@ _EVERYWHERE = {
 }  # rank == -1, rank >= 0: on all ranks alike
 _SPAWNING = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _DEEPEST = 15  # names made of names
-_UNKNOWN = ast.Call(ast.Name("?"), [], [])  # of a tuple that a call returns
 
 Place = tuple[str, str, str]  # a file, a function or class in it, and a name
 
@@ -47,10 +43,9 @@ class Ranks:
         self._operations, self._project = operations, operations.project
         self._bound: dict[Place, list[tuple[Scope, ast.expr | None]]] = {}  # None: any rank, as in a loop over all
         self._returned: dict[tuple[str, str], list[ast.expr]] = {}
-        self._agreed: dict[Place, int] = {}  # after which line
         self._spawned: set[Place] = set()  # parameters that a launcher fills with the rank
         self._known: dict[Place, Reads | None] = {}
-        self._depth = 0
+        self._open: list[Place] = []  # that are looked at
         for scope in self._project.scopes():
             for node in scope.nodes():
                 self._collect(scope, node)
@@ -66,40 +61,27 @@ class Ranks:
                 self._bind(scope, target, None)
             case ast.Return(value=ast.expr() as value):
                 self._returned.setdefault(scope.key, []).append(value)
-            case ast.Call():
-                self._call(scope, node)
+            case ast.Call(func=func) if self.outside(scope, func) in _SPAWNING:
+                spawned = [function for function, _ in self._operations.called(scope, node) if function.parameters]
+                self._spawned |= {(*function.key, function.parameters[0].arg) for function in spawned}
             case _:
                 pass
 
     def _bind(self, scope: Scope, target: ast.expr, value: ast.expr | None) -> None:
         if isinstance(target, (ast.Tuple, ast.List)):
             parts = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
-            alike = len(parts) == len(target.elts)
-            for index, element in enumerate(target.elts):
-                self._bind(scope, element, parts[index] if alike else value and _UNKNOWN)
+            if value is None or len(parts) == len(target.elts):
+                for index, element in enumerate(target.elts):
+                    self._bind(scope, element, value and parts[index])
         elif (place := _place(scope, target)) is not None:
             self._bound.setdefault(place, []).append((scope, value))
-
-    def _call(self, scope: Scope, call: ast.Call) -> None:
-        given = all_arguments(call)
-        if (op := self._operations.operation(scope, call)) is not None:
-            place = _place(scope, variable_behind(given[0])) if given and op in _AGREEING else None
-            if place is not None:
-                self._agreed.setdefault(place, call.end_lineno or call.lineno)
-            return
-        spawns = self.outside(scope, call.func) in _SPAWNING
-        for function, handed_on in self._operations.called(scope, call):
-            if spawns and handed_on and function.parameters:
-                self._spawned.add((*function.key, function.parameters[0].arg))
-            for name, value in () if handed_on else function.passed(call):
-                self._bound.setdefault((*function.key, name), []).append((scope, value))
 
     # -- what reads the rank
 
     def of(self, scope: Scope, expr: ast.AST | None) -> Reads | None:
         """How an expression reads the rank; None if nothing shows that it does."""
         match expr:
-            case None | ast.Constant() | ast.Lambda() | ast.Dict() | ast.JoinedStr():
+            case None | ast.Constant() | ast.Lambda() | ast.Dict() | ast.List() | ast.Tuple() | ast.JoinedStr():
                 return None
             case ast.Name() | ast.Attribute():
                 return self._of_name(scope, expr)
@@ -125,21 +107,17 @@ class Ranks:
         return next(filter(None, (self.of(scope, part) for part in parts)), None)
 
     def _of_name(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Reads | None:
-        name = last_name(expr)
         for place in self._places(scope, expr):
-            if self._agreed.get(place, expr.lineno) < expr.lineno:
-                return None
             if place in self._spawned:
-                return Reads(f"`{name}` is the process index passed by spawn()", plain=True)
+                return Reads(f"`{last_name(expr)}` is the process index passed by spawn()", plain=True)
             if place in self._bound:
-                return self._of_bound(place, name)
-        return _by_name(name)
+                return self._of_bound(place, last_name(expr))
+        return _by_name(last_name(expr))
 
     def _places(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Iterator[Place]:
         """Where a name may be bound: in its function or class, around it, or in the module that it is imported from."""
         if isinstance(expr, ast.Attribute):
-            if (place := _place(scope, expr)) is not None:
-                yield place
+            yield from filter(None, [_place(scope, expr)])
             base = self._project.resolve(scope, expr.value)
             if base is not None and base.path and not base.name:
                 yield base.path, "", expr.attr
@@ -151,30 +129,28 @@ class Ranks:
                 yield self._project.locate(here.path, origin[0], origin[1]) or "", "", origin[2]
 
     def _of_bound(self, place: Place, name: str) -> Reads | None:
-        if any(value is None for _, value in self._bound[place]):
+        values = [(scope, value) for scope, value in self._bound[place] if value is not None]
+        if len(values) < len(self._bound[place]):
             return None
-        if place not in self._known and self._depth < _DEEPEST:
-            self._known[place] = None  # names that are made of each other
-            self._depth += 1
-            values = (self._of_value(place[2], *one) for one in self._bound[place])
-            self._known[place] = next(filter(None, values), None)
-            self._depth -= 1
-        opaque = any(self._opaque(*one) or dotted(one[1] or _UNKNOWN) == name for one in self._bound[place])
-        return self._known.get(place) or (_by_name(name) if opaque else None)
+        reads = self._once(place, (self._of_value(name, *one) for one in values))
+        opaque = any(isinstance(value, ast.Call) or dotted(value) == name for _, value in values)
+        return reads or (_by_name(name) if opaque else None)
 
-    def _of_value(self, name: str, scope: Scope, value: ast.expr | None) -> Reads | None:
+    def _once(self, place: Place, reads: Iterable[Reads | None]) -> Reads | None:
+        """The first of them, looked for once. Names may be made of each other."""
+        if place not in self._known and len(self._open) < _DEEPEST:
+            self._known[place] = None
+            self._open.append(place)
+            self._known[place] = next(filter(None, reads), None)
+            self._open.pop()
+        return self._known.get(place)
+
+    def _of_value(self, name: str, scope: Scope, value: ast.expr) -> Reads | None:
         reads = self.of(scope, value)
-        if reads is None or value is None or isinstance(value, (ast.Name, ast.Attribute)):
+        if reads is None or isinstance(value, (ast.Name, ast.Attribute)):
             return reads  # an alias needs no words of its own
         made = f"`{name}` is `{shown(value)}` (line {value.lineno})"
         return Reads(made if reads.plain else f"{made}, and {reads.words}")
-
-    def _opaque(self, scope: Scope, value: ast.expr | None) -> bool:
-        """Whether it is a call of which nothing is known."""
-        if not isinstance(value, ast.Call) or value is _UNKNOWN:
-            return value is _UNKNOWN
-        known = self._operations.operation(scope, value) is not None or last_name(value.func) in _THROUGH
-        return not known and self._project.function(self._project.resolve(scope, value.func)) is None
 
     def _of_call(self, scope: Scope, expr: ast.Call) -> Reads | None:
         name, last = self.outside(scope, expr.func), last_name(expr.func)
@@ -194,13 +170,8 @@ class Ranks:
 
     def _of_function(self, expr: ast.Call, called: Scope) -> Reads | None:
         """What a function of the project returns."""
-        place = (*called.key, "()")
-        if place not in self._known and self._depth < _DEEPEST:
-            self._known[place] = None
-            self._depth += 1
-            self._known[place] = self._first(called, self._returned.get(called.key, ()))
-            self._depth -= 1
-        if (reads := self._known.get(place)) is None:
+        returned = (self.of(called, value) for value in self._returned.get(called.key, ()))
+        if (reads := self._once((*called.key, "()"), returned)) is None:
             return None
         where = f"({called.path.rpartition('/')[2]}:{getattr(called.node, 'lineno', 0)})"
         more = "" if " depends on the rank" in reads.words else f": {reads.words}"

@@ -15,7 +15,7 @@ from ddpnb.studies.scan.modules import Scope
 from ddpnb.studies.scan.operations import Operations, group_of
 from ddpnb.studies.scan.ranks import Ranks
 
-WAYS_OUT = ("return", "continue", "break", "raise")
+WAYS_OUT = ("return", "continue", "break")
 _MOST_WAYS = 30  # out of a function
 _ARMS = ("if", "else", "case", "and")
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -32,7 +32,7 @@ _EVALUATED: dict[type[ast.cmpop], Callable[[int, Any], bool]] = {
 class Condition:
     """One condition on the way to a call.
 
-    ``kind`` ``return``, ``continue``, ``break`` and ``raise`` are ways around the call: when ``text`` holds, the rank leaves before
+    ``kind`` ``return``, ``continue`` and ``break`` are ways around the call: when ``text`` holds, the rank leaves before
     it. ``matched``: the ranks that decide otherwise make the same calls, or need not make this one.
     """
 
@@ -84,7 +84,6 @@ class Walk:
                 for child in value if isinstance(value, list) else [value]:
                     if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
                         self._parents[child] = node, field
-        self._tests: dict[tuple[ast.AST, bool], Condition] = {}
         self._matched = self._pairs()
         self._ways = list(self._ways_out())[:_MOST_WAYS]
         self.events = sorted(self._events(), key=lambda event: (event.node.lineno, event.node.end_lineno or 0))
@@ -167,12 +166,8 @@ class Walk:
                 return []
 
     def _test(self, test: ast.expr, way: bool, statement: ast.AST | None = None, kind: str = "") -> Condition:
-        if (test, way) not in self._tests:
-            text = shown(test) if way else negated(test)
-            matched = statement in self._matched
-            condition = self._condition(test, text, kind or ("if" if way else "else"), matched=matched)
-            self._tests[test, way] = condition
-        return self._tests[test, way]
+        text = shown(test) if way else negated(test)
+        return self._condition(test, text, kind or ("if" if way else "else"), matched=statement in self._matched)
 
     def _loop(self, target: ast.expr, items: ast.expr, parent: ast.AST) -> Condition:
         joined = self._is_within(parent, "Join")  # lets ranks have fewer iterations
@@ -256,8 +251,6 @@ def _passes(
     (left, out), (node, around) = way, call
     loops = [parent for parent, field, _ in out if isinstance(parent, LOOPS) and field == "body"]
     shared = [parent for parent, field, _ in out[:outer] if isinstance(parent, LOOPS) and field == "body"]
-    if kind == "raise" and not any(map(_swallows, out[:outer])):
-        return False
     if kind in ("break", "continue") and loops[-1:] != shared[-1:]:
         return False
     if shared and kind in ("break", "return"):
@@ -265,13 +258,6 @@ def _passes(
     arms = [levels[outer] for levels in (out, around) if outer < len(levels)]
     exclusive = len(arms) > 1 and arms[0][0] is arms[1][0] and isinstance(arms[0][0], (ast.If, ast.Match))
     return left.lineno < node.lineno and not exclusive
-
-
-def _swallows(around: _Around) -> bool:
-    """Whether this is the body of a ``try`` after which a rank that has raised may continue."""
-    parent, field, _ = around
-    handlers = parent.handlers if isinstance(parent, (ast.Try, ast.TryStar)) and field == "body" else []
-    return any(not isinstance(handler.body[-1], ast.Raise) for handler in handlers)
 
 
 def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
@@ -317,8 +303,8 @@ def _ranks_of(test: ast.expr) -> tuple[str, list[bool]]:
 
 
 def way_out(node: ast.stmt) -> str:
-    """How a statement leaves what it is in. A failure that ends the process is none: nobody waits for it for long."""
-    if isinstance(node, (ast.Return, ast.Continue, ast.Break, ast.Raise)):
+    """How a statement leaves what it is in. A failure is none: nobody waits for it for long."""
+    if isinstance(node, (ast.Return, ast.Continue, ast.Break)):
         return type(node).__name__.lower()
     call = node.value if isinstance(node, ast.Expr) else None
     if isinstance(call, ast.Call) and dotted(call.func) in ("sys.exit", "exit", "quit", "os._exit"):

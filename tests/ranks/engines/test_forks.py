@@ -17,10 +17,10 @@ from ddpnb.ranks.engines.cluster import common
 from ddpnb.ranks.py_spy import py_spy_stacks
 from ddpnb.recording.rank_state import RankState
 from tests.conftest import alive
+from tests.waiting import until
 
 pytestmark = pytest.mark.world
 
-WITHIN_S = 240.0
 LAUNCHER = """
 import os, time, ddpnb
 world = ddpnb.launch(2, quiet=True)
@@ -83,13 +83,6 @@ def copies_itself():
         os.setsid()
         time.sleep(1000)
     return pid
-
-
-def until(condition):
-    end = time.monotonic() + WITHIN_S
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.fixture(scope="module")

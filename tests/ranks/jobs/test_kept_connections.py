@@ -6,13 +6,13 @@ import json
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
 from ddpnb.ranks.jobs import kept_connections
 from ddpnb.ranks.jobs.kept_connections import KeptConnections
 from ddpnb.recording import protocol, status_file
+from tests.waiting import until
 
 _RANK = """
 import os, socket, struct, sys
@@ -42,13 +42,6 @@ with socket.create_server(("127.0.0.1", 0)) as server:
     except OSError:
         pass
 """
-
-
-def until(condition):
-    deadline = time.monotonic() + 240
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert condition()
 
 
 class Job:

@@ -21,12 +21,12 @@ from ddpnb.ranks.jobs.unrecorded import _launch, unrecorded_jobs, unrecorded_job
 from ddpnb.ranks.jobs.unrecorded_processes import UnrecordedProcesses
 from ddpnb.recording import protocol
 from ddpnb.recording.verbs import Hold, Snapshot
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the environment of processes in /proc")
 
 SLEEP = "import time; time.sleep(120)"
 WORKER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SLEEP!r}])"
-_START_S = 240.0
 
 
 def environment(rank, size=2, port="29500", **more):
@@ -56,14 +56,6 @@ def launcher(*ranks, code=SLEEP, shell=False):
         process.wait(60)
 
 
-def when(condition):
-    deadline = time.monotonic() + _START_S
-    while not (value := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return value
-
-
 def children(pid):
     return [child.pid for child in psutil.Process(pid).children()]
 
@@ -78,7 +70,7 @@ def jobs_below(pid, ranks=2):
             return []
         return jobs if sum(len(job.ranks) for job in jobs) == ranks else []
 
-    return when(complete)
+    return until(complete)
 
 
 def test_the_ranks_of_a_launcher():
@@ -95,7 +87,7 @@ def test_children_of_ranks_are_no_ranks():
     port = own_port()
     with launcher(environment(0, port=port), environment(1, port=port), code=WORKER) as pid:
         (job,) = jobs_below(pid)
-        worker = when(lambda: children(job.ranks[0]))[0]
+        worker = until(lambda: children(job.ranks[0]))[0]
         (same,) = unrecorded_jobs_of(worker)
         assert same.ranks == job.ranks
 
@@ -163,7 +155,7 @@ def test_processes_of_ddpnb_are_not_listed():
 @pytest.mark.parametrize("rank", ["x", "-1", "7", ""])
 def test_a_rank_that_is_none(rank):
     with launcher(environment(rank, port=own_port())) as pid:
-        when(lambda: children(pid))
+        until(lambda: children(pid))
         with pytest.raises(UsageError, match="no process there has RANK and WORLD_SIZE"):
             job_of(pid)
 
@@ -171,8 +163,8 @@ def test_a_rank_that_is_none(rank):
 def test_processes_without_a_rank_in_their_environment_are_listed():
     bare = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     with launcher(bare, bare) as pid:
-        pids = when(lambda: len(children(pid)) == 2 and children(pid))
-        when(lambda: all(any(stack.frames for stack in py_spy.py_spy_stacks(child)) for child in pids))
+        pids = until(lambda: len(children(pid)) == 2 and children(pid))
+        until(lambda: all(any(stack.frames for stack in py_spy.py_spy_stacks(child)) for child in pids))
         with pytest.raises(UsageError, match="no process there has RANK") as refused:
             job_of(pid)
     assert "mp.spawn" in refused.value.hint and "ddpnb run -- python" in refused.value.hint
@@ -210,7 +202,7 @@ def attached():
     code = "import time\ndef rest(step):\n    time.sleep(120)\nrest(7)"
     with launcher(environment(0, port=port), environment(1, port=port), code=code) as pid:
         (job,) = jobs_below(pid)
-        when(lambda: all(any(s.frames for s in py_spy.py_spy_stacks(rank)) for rank in job.ranks.values()))
+        until(lambda: all(any(s.frames for s in py_spy.py_spy_stacks(rank)) for rank in job.ranks.values()))
         yield job, UnrecordedProcesses(job)
 
 
@@ -237,7 +229,7 @@ def test_stacks_with_variables():
 def test_a_rank_that_ends():
     with attached() as (job, processes):
         os.kill(job.ranks[1], signal.SIGKILL)
-        when(lambda: not processes.alive(1))
+        until(lambda: not processes.alive(1))
         assert processes.exit_status(1) in (-9, -254)
         assert processes.exit_status(0) is None
         time.sleep(1.5)

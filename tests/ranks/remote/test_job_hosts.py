@@ -25,17 +25,11 @@ from ddpnb.recorder.files import shared_files
 from ddpnb.recorder.files.status_page import StatusPage
 from ddpnb.recorder.inject import other_host
 from ddpnb.recording import blackbox, protocol, status_file
+from tests.waiting import until
 
 START = "0123456789ab-0"
 PLACE = protocol.place()
 _RANK = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); time.sleep(99)"
-
-
-def until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class OtherHost:

@@ -10,15 +10,9 @@ import pytest
 from ddpnb.errors import WorldError
 from ddpnb.ranks.remote.link import Link
 from ddpnb.ranks.remote.mirror import Mirror
+from tests.waiting import until
 
 SAMPLE = {"exit": None, "sample": ["R", 1.0, 0.0, [], 7], "gpu": {}, "queued": None}
-
-
-def until(condition, seconds=10.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Agent:

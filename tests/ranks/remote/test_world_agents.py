@@ -15,13 +15,7 @@ import pytest
 from ddpnb.errors import WorldError
 from ddpnb.ranks.remote import bootstrap
 from ddpnb.ranks.remote.world_agents import WorldAgents
-
-
-def until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+from tests.waiting import until
 
 
 class Here:
