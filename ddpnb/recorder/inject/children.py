@@ -36,7 +36,11 @@ def note_ends(folder: str, is_rank: Callable[[], bool]) -> None:
 
     def noted(self: Any, flag: int = os.WNOHANG) -> int | None:
         known = self.returncode
-        status = poll(self, flag)
+        try:
+            status = poll(self, flag)
+        except BaseException as error:  # such as Ctrl-C: the traceback is the program's
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+            raise
         if known is None and status is not None and not is_rank():
             with suppress(OSError):
                 write_private(protocol.exit_file(folder, self.pid), str(status))

@@ -7,6 +7,7 @@ import os
 import signal
 import traceback
 from multiprocessing.popen_fork import Popen
+from types import SimpleNamespace
 
 import pytest
 from torch.multiprocessing.spawn import ProcessRaisedException
@@ -60,6 +61,17 @@ def test_what_is_no_status_is_none(tmp_path, text):
     (tmp_path / "exit-41").write_text(text)
     assert JobProcesses(str(tmp_path / "start-0"))._of_parent(Identity(0, 41, 1)) is None
     assert protocol.exit_file(str(tmp_path), 41) == str(tmp_path / "exit-41")
+
+
+def test_a_wait_that_is_interrupted_shows_the_programs_frames_alone(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Popen, "poll", interrupted)
+    children.note_ends(str(tmp_path), lambda: False)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        Popen.poll(SimpleNamespace(returncode=None))
+    assert [entry.name for entry in caught.traceback][1:] == ["interrupted"]
 
 
 @pytest.fixture

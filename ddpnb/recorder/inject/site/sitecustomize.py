@@ -40,7 +40,11 @@ class _Finder:
             vars(loader).pop("exec_module", None)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            execute(module)
+            try:
+                execute(module)
+            except BaseException as error:  # such as Ctrl-C: the traceback is the program's
+                error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+                raise
             _with(lambda activation: activation.torch_imported())
 
         try:
