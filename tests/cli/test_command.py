@@ -35,6 +35,33 @@ def test_what_a_process_raised_before_it_joined(job, cli):
     assert (done.returncode, verdict["outcome"], verdict["exit_codes"]["1"]) == (1, "crash", 1)
 
 
+ALONE = """
+import os, sys, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank):
+    if rank:
+        {}["shard"]
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=2)
+
+ranks = [mp.get_context("fork").Process(target=work, args=(rank,)) for rank in range(int(sys.argv[1]))]
+for rank in ranks:
+    rank.start()
+for rank in ranks:
+    rank.join()
+"""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("started", "why"), [(1, "no process of it was seen"), (2, "failed at alone.py:6")])
+def test_a_rank_that_never_joins(job, cli, started, why):
+    (job / "alone.py").write_text(ALONE)
+    command = (sys.executable, "alone.py", str(started))
+    done, verdict = run(cli, job, *command, options=("--patience", "2", "--end-after-patience"))
+    (finding,) = verdict["findings"]
+    assert (done.returncode, finding["code"], finding["culprits"], finding["waiting"]) == (3, "DDP102", [1], [0])
+    assert why in finding["summary"] and (started == 1 or finding["remedy"] == "Start with the KeyError.")
+
+
 @pytest.mark.full
 def test_a_job_that_hangs(job):
     process = begin("run", "--json", "v.json", "--save", "hang.ddpnb", "--", *TORCHRUN, "train.py", "skip", cwd=job)
