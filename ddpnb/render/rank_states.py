@@ -28,4 +28,5 @@ LOOKS = {
     RankState.UNKNOWN: Look("unknown", "why", "faint"),
 }
 DEAD = Look("dead", "gone", "error")  # it has no process
+IDLE, NEVER_SEEN = "nothing is running", "no process of it was seen"  # what a rank does on which nothing has run
 FAILED = Look("failed", "gone", "error")  # a rank that ended with an error

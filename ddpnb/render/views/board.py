@@ -15,6 +15,7 @@ from ddpnb.recording.facts.waits import waits
 from ddpnb.recording.findings import Finding
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Process, Recording
+from ddpnb.render import rank_states
 from ddpnb.texts import relative
 
 SINGLE = 64  # up to this many ranks, each has its own tile
@@ -103,7 +104,7 @@ def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], fi
     return Tile(
         (standing.rank,),
         standing.shown,
-        "nothing is running" if idle else _doing(standing),
+        (rank_states.IDLE if record.pid else rank_states.NEVER_SEEN) if idle else _doing(standing),
         missing,
         None if idle else _since(recording, standing),
         standing.site,

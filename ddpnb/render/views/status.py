@@ -12,6 +12,7 @@ from ddpnb.recording.facts.standings import Standing, compiles, standings
 from ddpnb.recording.facts.waits import waits
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import RankRecord, Recording
+from ddpnb.render import rank_states
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ def status(recording: Recording) -> tuple[RankStatus, ...]:
     found: list[RankStatus] = []
     for rank, standing in sorted(by_rank.items()):
         if standing.shown is RankState.IDLE:
-            found.append(RankStatus(rank, RankState.IDLE, "nothing is running"))
+            doing = rank_states.IDLE if standing.record.pid else rank_states.NEVER_SEEN
+            found.append(RankStatus(rank, RankState.IDLE, doing))
             continue
         missing = waiting[rank].missing if rank in waiting else frozenset[int]()
         found.append(
