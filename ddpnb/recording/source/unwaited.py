@@ -93,11 +93,23 @@ def unwaited(source: str) -> list[Unwaited]:
     return list(_found(source))
 
 
-def changed_between(source: str, first: int, last: int) -> tuple[int, ...]:
-    """The lines after the first of these, and before the last one, that change something in place: ``x /= 2``, ``x[0] = y``, ``x.mul_(2)``."""
+def changed_between(source: str, call: int, wait: int) -> tuple[int, ...]:
+    """The lines after a call and before its wait that change something in place: ``x /= 2``, ``x[0] = y``, ``x.mul_(2)``.
+
+    Of a wait that comes first in the text: those of the loop around both, which is then in its next iteration.
+    """
     parsed = tree(source)
-    nodes = ast.walk(parsed) if parsed is not None else ()
-    return tuple(sorted({node.lineno for node in nodes if _in_place(node) and first < node.lineno < last}))  # type: ignore[attr-defined]
+    if parsed is None:
+        return ()
+    lines = {node.lineno for node in ast.walk(parsed) if _in_place(node)}  # type: ignore[attr-defined]
+    if call < wait:
+        return tuple(sorted(line for line in lines if call < line < wait))
+    loops = [node for node in ast.walk(parsed) if isinstance(node, (ast.For, ast.AsyncFor, ast.While))]
+    around = [one for one in loops if one.lineno < wait and call <= (one.end_lineno or 0)]
+    if not around:
+        return ()
+    first, last = around[-1].lineno, around[-1].end_lineno or 0  # the innermost
+    return tuple(sorted(line for line in lines if call < line <= last or first < line < wait))
 
 
 def _in_place(node: ast.AST) -> bool:

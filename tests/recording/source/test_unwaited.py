@@ -316,3 +316,8 @@ def test_the_work_of_a_function(body, expected):
 def test_lines_that_change_something_in_place():
     source = "a = b\nc[0] = 1\nc.add_(1)\nc.add(1)\nc.__len__()\nc /= 2\nc *= 2\n"
     assert changed_between(source, 1, 7) == (2, 3, 6) and changed_between("if", 0, 9) == ()
+
+
+def test_lines_that_change_something_in_the_next_iteration():
+    source = "a *= 2\nfor i in b:\n    a.fill_(i)\n    if w:\n        w.wait()\n    w = isend(a)\n    c += 1\na += 1\n"
+    assert changed_between(source, 6, 5) == (3, 7) and changed_between(source, 8, 1) == ()
