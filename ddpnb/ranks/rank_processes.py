@@ -113,6 +113,10 @@ class RankView(Protocol):
         """How the process that was to be this rank has ended, if it is known and never was one."""
         return None
 
+    def may_come(self) -> bool:
+        """Whether a process may still become a rank that is missing."""
+        return True
+
     # -- their hosts
 
     def outside(self) -> Outside:

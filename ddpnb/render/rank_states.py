@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ddpnb.recording.rank_state import RankState
+from ddpnb.recording.recording import RankRecord
 
 
 class Look(NamedTuple):
@@ -28,5 +29,9 @@ LOOKS = {
     RankState.UNKNOWN: Look("unknown", "why", "faint"),
 }
 DEAD = Look("dead", "gone", "error")  # it has no process
-IDLE, NEVER_SEEN = "nothing is running", "no process of it was seen"  # what a rank does on which nothing has run
 FAILED = Look("failed", "gone", "error")  # a rank that ended with an error
+
+
+def at_rest(record: RankRecord) -> str:
+    """What a rank does on which nothing has run."""
+    return "no process of it was seen" if record.process.activity == "gone" and not record.pid else "nothing is running"

@@ -63,6 +63,17 @@ def test_a_rank_that_never_joins(job, cli, started, why):
 
 
 @pytest.mark.full
+def test_a_rank_that_imports_for_long_is_awaited(job, cli):
+    """It is no rank before it has imported torch: its process may become one, so the others do not wait in vain."""
+    (job / "slow.py").write_text(
+        "import os, time\ntime.sleep(12 * int(os.environ['RANK']))\nimport torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\ndist.barrier()\ndist.destroy_process_group()\n"
+    )
+    done, verdict = run(cli, job, *TORCHRUN, "slow.py", options=("--patience", "2", "--end-after-patience"))
+    assert (done.returncode, verdict["outcome"], verdict["findings"]) == (0, "ok", [])
+
+
+@pytest.mark.full
 def test_a_job_that_hangs(job):
     process = begin("run", "--json", "v.json", "--save", "hang.ddpnb", "--", *TORCHRUN, "train.py", "skip", cwd=job)
     _, said = process.communicate(timeout=240)

@@ -57,7 +57,7 @@ def test_a_panel_that_is_not_updated_any_more_is_replaced_in_its_place():
 def test_a_recording_has_a_panel_for_each_call():
     first, second = (ddpnb.show(RECORDING, where="split-right") for _ in range(2))
     assert first._dock.panel != second._dock.panel
-    assert "no process of it was seen" in first.text
+    assert "nothing is running" in first.text
     assert type(ddpnb.show(RECORDING)).__name__ == "Recorded"
 
 

@@ -9,7 +9,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
+
+import psutil
 
 from ddpnb.ranks import sockets
 from ddpnb.ranks.jobs.exits import Exits, exit_status
@@ -35,6 +38,7 @@ _CRASH = re.compile(rb"Fatal Python error: (" + b"|".join(_SIGNALS) + rb")")
 _CRASH_LIMIT = 1 << 20
 _RAISED_LIMIT = 1 << 20
 _MOST_FILES = 100
+_HELPERS = re.compile(r"from multiprocessing\.(resource_tracker|forkserver) import")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,26 @@ def _raised(job: str, parent: int, ranks: set[int]) -> Iterator[Ending]:
             continue
 
 
+def _others_live(job: str, ranks: set[int]) -> bool:
+    """Whether a job has processes besides its ranks, what has started these, and what these or ``multiprocessing`` start."""
+    ranks = {rank for rank in ranks if psutil.pid_exists(rank)}
+    if not ranks:
+        return False
+    first = psutil.Process(min(ranks))
+    root = [first, *takewhile(lambda one: protocol.job_folder(one.environ()) == job, first.parents())][-1]
+    known = ranks | {one.pid for rank in ranks for one in _around(rank)}
+    return any(
+        one.pid not in known and one.status() != psutil.STATUS_ZOMBIE and not _HELPERS.search(" ".join(one.cmdline()))
+        for one in root.children(recursive=True)
+    )
+
+
+def _around(rank: int) -> list[psutil.Process]:
+    """What has started a rank, and what it has started."""
+    process = psutil.Process(rank)
+    return [*process.parents(), *process.children(recursive=True)]
+
+
 class JobProcesses(RankView):
     """Ranks that somebody else has started.
 
@@ -218,6 +242,18 @@ class JobProcesses(RankView):
         ranks = {known.pid for known in found.values()}
         raised = list(_raised(os.path.dirname(self.folder), parents.pop(), ranks))
         return raised[0] if len(raised) == 1 else None
+
+    def may_come(self) -> bool:
+        """Whether a process may still become a rank that is missing: one of the job that is none, or one on another host."""
+        found = self.found()
+        if not found or any(
+            not known.here or (known.local_size or known.size) < known.size for known in found.values()
+        ):
+            return True
+        try:
+            return _others_live(os.path.dirname(self.folder), {known.pid for known in found.values()})
+        except psutil.Error:
+            return True
 
     # -- what says how one has ended
 

@@ -321,16 +321,17 @@ class Observer:
         )
 
     def _never_joined(self, records: Mapping[int, RankRecord]) -> dict[int, RankRecord]:
-        """The one rank that is missing, if it is known how the process failed that was to be it.
+        """The ranks that are missing and that no process is to become; of a single one, how the process failed that was to be it.
 
-        While others run, another process may still be that rank.
+        While others run, another process may still be started as that rank.
         """
         absent = [rank for rank, record in records.items() if not record.pid and record.ending is None]
-        failed = self._processes.before_joining(absent[0]) if len(absent) == 1 else None
-        if failed is None:
+        over = all(record.ending is not None for rank, record in records.items() if rank not in absent)
+        if not absent or (not over and self._processes.may_come()):
             return {}
-        over = all(record.ending is not None for rank, record in records.items() if rank != absent[0])
-        return {absent[0]: replace(records[absent[0]], ending=failed if over else None, unjoined=failed)}
+        failed = self._processes.before_joining(absent[0]) if len(absent) == 1 else None
+        ending, gone = failed if over else None, Process("gone")
+        return {rank: replace(records[rank], ending=ending, unjoined=failed, process=gone) for rank in absent}
 
     def _of_children(self, rank: int) -> tuple[Event, ...]:
         """Events of a forked child that used the process group of its parent."""

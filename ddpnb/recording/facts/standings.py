@@ -129,7 +129,7 @@ def with_absent(recording: Recording, standing: Mapping[int, Standing], patience
 
 def _never_seen(record: RankRecord) -> bool:
     heard = record.calls or record.history or record.ending or record.stacks or record.output
-    return not (record.pid or heard or record.reported or record.unrecorded)
+    return record.process.activity == "gone" and not (record.pid or heard or record.reported or record.unrecorded)
 
 
 _ASKED_NS = 2e9  # since the last question, of a program that asks all the time

@@ -104,7 +104,7 @@ def _tile(recording: Recording, standing: Standing, missing: tuple[int, ...], fi
     return Tile(
         (standing.rank,),
         standing.shown,
-        (rank_states.IDLE if record.pid else rank_states.NEVER_SEEN) if idle else _doing(standing),
+        rank_states.at_rest(record) if idle else _doing(standing),
         missing,
         None if idle else _since(recording, standing),
         standing.site,

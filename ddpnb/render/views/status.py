@@ -35,8 +35,7 @@ def status(recording: Recording) -> tuple[RankStatus, ...]:
     found: list[RankStatus] = []
     for rank, standing in sorted(by_rank.items()):
         if standing.shown is RankState.IDLE:
-            doing = rank_states.IDLE if standing.record.pid else rank_states.NEVER_SEEN
-            found.append(RankStatus(rank, RankState.IDLE, doing))
+            found.append(RankStatus(rank, RankState.IDLE, rank_states.at_rest(standing.record)))
             continue
         missing = waiting[rank].missing if rank in waiting else frozenset[int]()
         found.append(

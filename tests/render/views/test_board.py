@@ -92,7 +92,11 @@ def test_every_other_state_has_its_words(rank, state, doing):
 
 @pytest.mark.parametrize(("pid", "doing"), [(7, "nothing is running"), (0, "no process of it was seen")])
 def test_a_rank_of_which_nothing_is_known_is_at_its_prompt(pid, doing):
-    found = tiles(Recording(2, {0: RankRecord(0, pid), 1: RankRecord(1, process=Process("stopped", 3.0))}))
+    found = tiles(
+        Recording(
+            2, {0: RankRecord(0, pid, process=Process("gone")), 1: RankRecord(1, process=Process("stopped", 3.0))}
+        )
+    )
     assert (found[0].state, found[0].doing, found[0].since_s) == ("idle", doing, None)
     assert (found[1].state, found[1].since_s) == (RankState.UNRESPONSIVE, 3.0)
 

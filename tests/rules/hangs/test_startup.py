@@ -11,7 +11,7 @@ from ddpnb.recording.ending import Ending
 from ddpnb.recording.events.startup import InitProcessGroup
 from ddpnb.recording.facts.init_facts import wrong_claims
 from ddpnb.recording.facts.standings import standings
-from ddpnb.recording.recording import RankRecord
+from ddpnb.recording.recording import Process, RankRecord
 from ddpnb.recording.stacks import Frame
 from ddpnb.rules.diagnose import diagnose as as_users_see_it
 from tests.rules.recordings import Rank, Script, diagnose, group, line, record
@@ -427,7 +427,7 @@ def test_a_rank_of_which_no_process_was_seen(failed):
     """It may still be started: a warning, once the others have waited for as long as patience allows."""
     taken = record(*claiming(0, 1))
     began = taken.ranks[0].history[-1].began_ns
-    ranks = {0: taken.ranks[0], 1: RankRecord(1, unjoined=failed)}
+    ranks = {0: taken.ranks[0], 1: RankRecord(1, process=Process("gone"), unjoined=failed)}
 
     def after(seconds):
         return as_users_see_it(replace(taken, ranks=ranks, taken_ns=began + int(seconds * 1e9)))
@@ -447,6 +447,8 @@ def test_a_rank_of_which_no_process_was_seen_while_another_one_works():
     ranks = claiming(0, 1, world=3)
     taken = record(ranks[0], Rank(1, 3).absent().computes(line(9)), world_size=3)
     later = replace(
-        taken, ranks={**taken.ranks, 2: RankRecord(2)}, taken_ns=taken.ranks[0].history[-1].began_ns + 10**11
+        taken,
+        ranks={**taken.ranks, 2: RankRecord(2, process=Process("gone"))},
+        taken_ns=taken.ranks[0].history[-1].began_ns + 10**11,
     )
     assert [one.code for one in diagnose(later).findings] == ["DDP315"]
