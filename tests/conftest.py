@@ -120,14 +120,6 @@ def place(tmp_path, monkeypatch):
     return tmp_path / f"ddpnb-{os.geteuid()}"
 
 
-@pytest.fixture(autouse=True)
-def closed_figures():
-    """Where pyplot is loaded it keeps the figures of plots."""
-    yield
-    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
-        pyplot.close("all")
-
-
 @pytest.fixture(scope="session")
 def forks(request) -> bool:
     """Whether shared worlds fork their ranks, at a tenth of the cost; ``--full`` starts new interpreters, as ``launch``."""
@@ -162,7 +154,7 @@ def fork_servers():
     with pytest.MonkeyPatch.context() as patch:  # runs with another environment would not share it
         patch.setattr(forks_module, "_OF_A_RUN", forks_module._OF_A_RUN | NOT_IMPORTED)
         patch.setattr(forks_module, "_IDLE_S", 3600.0)  # other tests run meanwhile, and torch is not imported again
-        made = ForkServers(most=4)  # runs, and Worlds with either of their imports
+        made = ForkServers(most=4)  # runs, and Worlds
         yield made
         made.close()
 
@@ -248,7 +240,14 @@ def processes_below() -> set[psutil.Process]:
 
 
 @pytest.fixture(autouse=True)
-def _own_environment(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")  # whatever the terminal has
-    for name in ("DDP_BACKEND", "RANK", "WORLD_SIZE", "MASTER_PORT"):
-        monkeypatch.delenv(name, raising=False)
+def _as_in_a_new_process():
+    """No variables of the terminal and no figures of other tests. Without ``monkeypatch``, which would cost seconds in all."""
+    own = {name: os.environ.pop(name, None) for name in ("COLUMNS", "DDP_BACKEND", "RANK", "WORLD_SIZE", "MASTER_PORT")}
+    os.environ["COLUMNS"] = "100"
+    yield
+    for name, value in own.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:  # it keeps the figures of plots
+        pyplot.close("all")

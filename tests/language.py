@@ -31,7 +31,7 @@ IDIOM = {
     r"knocks?": "retries",
     r"ha(?:s|ve) hands on": "controls",
 }
-_IDIOM = re.compile("|".join(rf"\b(?:{pattern})\b" for pattern in IDIOM), re.IGNORECASE)
+_IDIOM = re.compile(rf"\b(?:{'|'.join(IDIOM)})\b", re.IGNORECASE)
 
 _PLURAL = r"ranks \d[\d, -]*(?:and \d+(?: more)?)?"
 _SINGULAR_VERB = r"(?:is|was|has|does|waits|calls|runs|raises|uses|holds|exits)"
@@ -43,8 +43,10 @@ _DISAGREEMENT = re.compile(
     re.IGNORECASE,
 )
 _VERB = re.compile(rf"\s{_SINGULAR_VERB}\b")
+_RANKS_AND_VERB = re.compile(rf"ranks\(.*\}}\s{_SINGULAR_VERB}\b")
 _COMMENT = re.compile(r"(?:^|\s)#:? (.*)", re.MULTILINE)
 _WRAP = re.compile(r"\s*\n\s*(?:#:? |//+ |\* )?")
+_JOINT = re.compile(r"""["'][\s\\]+[rf]*["']""")  # between two parts of one string
 
 
 def idiom(text: str) -> list[str]:
@@ -55,6 +57,13 @@ def idiom(text: str) -> list[str]:
 def disagreements(text: str) -> list[str]:
     """``Ranks 0 and 1 is``, ``Rank 1 are``: sentences whose verb does not fit the number of ranks."""
     return [match.group() for match in _DISAGREEMENT.finditer(text)]
+
+
+def idiom_of_module(source: str) -> list[str]:
+    """The old idiom in the prose of a Python module. Most have none in the whole text, and are not parsed: that takes seconds."""
+    if not idiom(_JOINT.sub("", source)):
+        return []
+    return [hit for text in prose(source) for hit in idiom(text)]
 
 
 def prose(source: str) -> Iterator[str]:
@@ -69,7 +78,7 @@ def _is_text(node: ast.AST) -> bool:
 
 def fixed_verbs(source: str) -> Iterator[str]:
     """f-strings with a singular verb right after ``phrases.ranks(...)``, which may name several."""
-    for node in ast.walk(ast.parse(source)) if "ranks(" in source else ():
+    for node in ast.walk(ast.parse(source)) if _RANKS_AND_VERB.search(_JOINT.sub("", source)) else ():
         parts = node.values if isinstance(node, ast.JoinedStr) else []
         for before, part, after in zip([None, *parts], parts, parts[1:]):
             names_ranks = isinstance(part, ast.FormattedValue) and re.match(

@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpnb.ranks import descendants
 from ddpnb.ranks.forks import ForkServers
-from ddpnb.ranks.interpreter import Child
+from ddpnb.ranks.interpreter import TRAINING, Child
 
 
 class SharedForks:
@@ -16,11 +16,12 @@ class SharedForks:
 
     Args:
         servers: those of all tests.
-        imports, environment: as for ``ForkServer``.
+        imports: whatever it says, the process has what training needs: one serves all.
+        environment: as for ``ForkServer``.
     """
 
     def __init__(self, servers: ForkServers, imports: str, environment: Mapping[str, str], *_: object) -> None:
-        self._server = servers.server(environment, os.sep, imports)
+        self._server = servers.server(environment, os.sep, TRAINING)
         self._forks: list[Child] = []
         self.pid, self.ready = self._server.pid, self._server.ready
 

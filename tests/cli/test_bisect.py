@@ -159,6 +159,7 @@ def test_commits(tmp_path, bisect):
     assert {where["file"] for where in result["finding"]["where"]} == {"train.py"}
 
 
+@pytest.mark.full
 @on_real_ranks
 def test_an_interrupted_search_continues(tmp_path, bisect):
     write(tmp_path)

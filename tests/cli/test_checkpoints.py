@@ -39,6 +39,7 @@ def script(tmp_path):
     return path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("prefixed", [False, pytest.param(True, marks=pytest.mark.full)], ids=["script", "torchrun"])
 def test_a_hang_between_two_checkpoints(tmp_path, script, prefixed, cli):
     torchrun = ("--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", 2, script)

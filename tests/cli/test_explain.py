@@ -99,13 +99,14 @@ def test_a_file(explain, tmp_path):
     assert "No distributed-training error" in out
 
 
-@pytest.mark.parametrize("args", [["-"], ["--file", "-"]])
+@pytest.mark.parametrize("args", [["-"], pytest.param(["--file", "-"], marks=pytest.mark.full)])
 def test_standard_input(args):
     done = subprocess.run([*DDPNB, *args], input=ERROR, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Timed out after 5 s in a collective") and "[DDP301 " in done.stdout
 
 
+@pytest.mark.full
 def test_standard_input_that_is_no_text():
     done = subprocess.run([*DDPNB, "-"], input=bytes(range(256)) * 100, capture_output=True, timeout=240, check=False)
     assert done.returncode == 1

@@ -64,6 +64,7 @@ def test_a_script_hangs_without_ddpnb_until_its_time_out(job, launcher):
     assert "Timed out waiting" in done.stderr, done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_ddpnb_finds_in_the_script_what_the_report_shows(tmp_path, cli):
     shows = next(report for report in real.REPORTS if report.name == "flight-recorder")

@@ -241,9 +241,10 @@ def wait_until_begun(folder, count):
         time.sleep(0.05)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("command", "number", "status"), [
     (["pitfalls", "run", "uneven-shards"], signal.SIGHUP, 129),
-    pytest.param(["doctor", "-n", "2"], signal.SIGTERM, 143, marks=pytest.mark.full),
+    (["doctor", "-n", "2"], signal.SIGTERM, 143),
 ], ids=["pitfalls", "doctor"])  # fmt: skip
 def test_other_commands_end_their_ranks_too(command, number, status):
     process = begin(*command)

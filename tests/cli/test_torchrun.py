@@ -18,7 +18,7 @@ def test_a_module_on_two_ranks(options, job, cli):
     assert (done.returncode, done.stderr, done.stdout.count("total")) == (0, said, 2)
 
 
-@pytest.mark.parametrize("options", [[], ["--fork"]], ids=["new", "fork"])
+@pytest.mark.parametrize("options", [pytest.param([], marks=pytest.mark.full), ["--fork"]], ids=["new", "fork"])
 def test_an_exception_of_the_only_rank(options, tmp_path, cli):
     (tmp_path / "fails.py").write_text("import torch\n\nraise ValueError('as asked')\n")
     done = cli("run", "-n", 1, *options, "--json", "v.json", "fails.py", cwd=tmp_path)

@@ -26,7 +26,11 @@ def plain(text: str) -> str:
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the card shows lines that were recorded")
 @pytest.mark.parametrize(
-    ("document", "script", "ranks"), [("docs/getting-started.md", "train.py", 2), ("README.md", "hang.py", 4)]
+    ("document", "script", "ranks"),
+    [
+        pytest.param("docs/getting-started.md", "train.py", 2, marks=pytest.mark.full),
+        ("README.md", "hang.py", 4),
+    ],
 )
 def test_the_script_of_a_document_gives_the_card_that_it_shows(document, script, ranks, tmp_path, cli):
     shown = [block.text for block in blocks((ROOT / document).read_text())]

@@ -183,7 +183,11 @@ print(pyplot is not None, [pyplot.fignum_exists(ax.figure.number) if hasattr(ax.
 
 
 @pytest.mark.parametrize(
-    ("first", "said"), [("", "False [False, False]"), ("import matplotlib.pyplot", "True [True, False]")]
+    ("first", "said"),
+    [
+        pytest.param("", "False [False, False]", marks=pytest.mark.full),
+        ("import matplotlib.pyplot", "True [True, False]"),
+    ],
 )
 def test_pyplot_knows_the_figure_only_where_it_is_in_use_and_never_from_a_thread(first, said):
     run = subprocess.run(

@@ -61,6 +61,7 @@ def test_texts_without_a_format(text):
     assert every(text) == []
 
 
+@pytest.mark.full
 def test_a_long_log_takes_a_few_seconds():
     text = "".join(f"[rank{rank}]: " + NOISE.replace("\n", f"\n[rank{rank}]: ") for rank in range(8)) * 4000
     start = time.process_time()

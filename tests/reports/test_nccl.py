@@ -160,6 +160,7 @@ def test_without_operations_it_says_what_to_set():
     assert "NCCL_DEBUG_SUBSYS" in of(Unknown, read(nccl, init(0, 1)))[0].text
 
 
+@pytest.mark.full
 def test_hostile_and_long_logs_take_no_time():
     start = time.process_time()
     read(nccl, "NCCL INFO AllReduce: opCount " * 100_000 + "a.b-" * 500_000)

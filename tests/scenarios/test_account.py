@@ -89,10 +89,11 @@ def test_a_saved_recording_has_the_account_and_the_start_up_of_the_live_ranks(wo
     assert str(steps) in ddpnb.show(ddpnb.load(tmp_path / "startup.ddpnb")).text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "waits_in", "because"),
     [
-        pytest.param(DDP, "    loss.backward()", "computes longer", marks=pytest.mark.full, id="DDP"),
+        pytest.param(DDP, "    loss.backward()", "computes longer", id="DDP"),
         pytest.param(DATA, "    dist.all_reduce(weight.grad)", "longer for data", id="data"),
     ],
 )

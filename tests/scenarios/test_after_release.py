@@ -129,9 +129,8 @@ while True:
 """
 
 
-@pytest.mark.parametrize(
-    "code", [pytest.param(STANDS, id="no call", marks=pytest.mark.full), pytest.param(SUM + STANDS, id="after a call")]
-)
+@pytest.mark.full
+@pytest.mark.parametrize("code", [pytest.param(STANDS, id="no call"), pytest.param(SUM + STANDS, id="after a call")])
 def test_an_interrupt_outside_of_collectives_keeps_the_group(grouped, code):
     ok(cell(grouped, "pair = dist.new_group([0, 1])"))
     run = grouped.execute(code, stream=None)

@@ -42,6 +42,7 @@ def test_functions_in_order(ranks):
     assert [one["name"] for one in bisection.minimal] == ["load", "evaluate"]
 
 
+@pytest.mark.full
 @pytest.mark.world
 def test_a_probe_that_kills_a_rank(world):
     before = world.pids()

@@ -18,6 +18,7 @@ def train(steps):
         ddpnb.checkpoint(f"step {step}")
 
 
+@pytest.mark.full
 def test_a_run_on_engines(world):
     for steps in (2, 1):
         run = world.run(train, steps, stream=None).wait(60)

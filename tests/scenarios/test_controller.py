@@ -53,6 +53,7 @@ def bounded(call, seconds=20.0):
     return str(caught.value)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "moment", ["releasing", *(pytest.param(one, marks=pytest.mark.full) for one in ("held", "training", "restarting"))]
 )

@@ -169,6 +169,7 @@ def test_one_that_is_kept_strikes_again_until_healed(faulty):
     assert injection.struck == {}
 
 
+@pytest.mark.full
 def test_a_setting_is_put_back_when_it_is_healed(faulty):
     for kind, given in (
         ("shorter shard", {}),
@@ -194,8 +195,8 @@ def test_a_setting_is_put_back_when_it_is_healed(faulty):
     [
         pytest.param("perturb buffer", "training", "broadcasts rank 0's buffers", marks=pytest.mark.full),
         ("stalled worker", "training", "has no workers"),
-        ("thawed parameter", "training", "no parameter is frozen"),
-        ("converted batchnorm", "own_buffers", "no batch normalisation layer"),
+        pytest.param("thawed parameter", "training", "no parameter is frozen", marks=pytest.mark.full),
+        pytest.param("converted batchnorm", "own_buffers", "no batch normalisation layer", marks=pytest.mark.full),
         pytest.param("lone forward", "own_buffers", "issues no collective", marks=pytest.mark.full),
     ],
 )

@@ -84,7 +84,16 @@ WRITE = "\nimport json, sys, os\njson.dump(seen, open(sys.argv[1] + os.environ['
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.matrix if n in MATRIX else pytest.mark.world]) for n in PROGRAMS]
+    "name",
+    [
+        pytest.param(
+            n,
+            marks=pytest.mark.matrix
+            if n in MATRIX
+            else [pytest.mark.world, *([] if n == "tqdm" else [pytest.mark.full])],
+        )
+        for n in PROGRAMS
+    ],
 )
 @pytest.mark.parametrize(
     "imported_before",

@@ -329,8 +329,8 @@ def until_they_stand(world, seconds):
 @pytest.mark.parametrize(
     "places",
     [
-        ("loop", "pipe", "receive"),
         ("backward",),
+        pytest.param(("loop", "pipe", "receive"), marks=pytest.mark.full),
         *(
             pytest.param((place,), marks=pytest.mark.full)
             for place in ("sleep", "lock", "loop", "receive", "new group")
@@ -533,7 +533,7 @@ def refused(*_args, **_more):
     [
         pytest.param("_engines", "_wait_for", interrupted, KeyboardInterrupt, marks=pytest.mark.full),
         ("_engines", "kill", interrupted, KeyboardInterrupt),
-        ("_cluster", "_start_engine", refused, LaunchError),
+        pytest.param("_cluster", "_start_engine", refused, LaunchError, marks=pytest.mark.full),
     ],
 )
 def test_a_restart_that_is_interrupted_or_refused_leaves_no_rank_that_cannot_be_reached(

@@ -178,6 +178,7 @@ def test_an_own_group_on_the_same_port_waits_until_rank_0_has_closed_the_old_sto
             ok(other.run(live.begins_late_on_rank_0, stream=None))
 
 
+@pytest.mark.full
 def test_a_script_that_needs_a_new_process_says_so(world, tmp_path):
     (tmp_path / "train.py").write_text("import torch\ntorch.set_num_interop_threads(2)\n")
     run = None

@@ -40,10 +40,8 @@ def idle(world):
 
 LIVE = (
     "uneven",
-    "other_shape",
     "crossed",
-    "receives_first",
-)  # in the fast lane: a call too few, a mismatch, groups, p2p
+)  # in the fast lane: a call too few, groups
 
 
 @pytest.mark.parametrize(

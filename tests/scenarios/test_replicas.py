@@ -202,6 +202,7 @@ def test_compare_while_they_hang(world):
     assert time.monotonic() - began < 20
 
 
+@pytest.mark.full
 def test_compare_while_they_train(world, tmp_path):
     """Live, in a forward that all of them make: nothing but the parted tensor differs, of two models in turn."""
     stop = tmp_path / "stop"

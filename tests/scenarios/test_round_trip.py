@@ -49,9 +49,7 @@ def program(script):
 @pytest.mark.parametrize(
     "report",
     [
-        pytest.param(
-            report, id=report.name, marks=[pytest.mark.full] if report.name == "stacks" else []
-        )  # of three ranks
+        pytest.param(report, id=report.name, marks=[pytest.mark.full] if report.name != "flight-recorder" else [])
         for report in real.REPORTS
     ],
 )

@@ -26,6 +26,7 @@ def write(path, text):
     return path
 
 
+@pytest.mark.full
 def test_environment_is_torchruns(world, tmp_path, forked):
     """The same variables with the same meaning, but for the agent's store, which is not there."""
     script = write(

@@ -58,7 +58,14 @@ def test_keys_that_are_pressed_in_the_time_line_are_not_the_notebooks(chromium):
         assert page.evaluate("taken") == []
 
 
-@pytest.mark.parametrize("theme", VSCODE)
+@pytest.mark.parametrize(
+    "theme",
+    [
+        "vscode-dark",
+        "vscode-high-contrast-light",
+        *(pytest.param(one, marks=pytest.mark.full) for one in ("vscode-light", "vscode-high-contrast")),
+    ],
+)
 def test_they_can_be_read_where_vscode_paints_white_below_them(chromium, theme):
     """VS Code's widgets also know JupyterLab's names, and always mean a light page."""
     classes, ground, ink, raised = VSCODE[theme]

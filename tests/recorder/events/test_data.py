@@ -327,7 +327,9 @@ def test_objects_are_left_as_they_are(hooks, step):
     assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn", pytest.param("forkserver", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    "context", ["fork", *(pytest.param(one, marks=pytest.mark.full) for one in ("spawn", "forkserver"))]
+)
 def test_workers(hooks, context):
     dataset = Squares([str(number) for number in range(6)])
     loader = DataLoader(dataset, batch_size=2, num_workers=1, multiprocessing_context=context)

@@ -84,6 +84,7 @@ def test_a_script_imports_the_ddpnb_that_records_it(before, tmp_path):
     assert line.endswith("CHECKPOINT 1: ready") and said == f"{ddpnb.__file__} {bool(before)}"
 
 
+@pytest.mark.full
 def test_the_child_of_a_rank_is_no_rank(tmp_path):
     """A compiler or a data worker has the rank of its parent in its environment."""
     code = "import torch, sys; print('ddpnb.recorder.plain' in sys.modules)"

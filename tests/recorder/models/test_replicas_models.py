@@ -186,6 +186,7 @@ def test_a_module_that_is_evaluated_by_itself_goes_past_nothing(watched):
     assert torch.nn.modules.module._global_forward_pre_hooks == {}  # it is looked for until the wrapper is used
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("alone", "watched")
 def test_a_wrapper_that_is_compiled_while_its_module_is_looked_for():
     """torch warns of hooks on all modules: of ours nobody wants to hear, least of all where warnings are errors."""

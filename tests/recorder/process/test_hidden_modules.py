@@ -208,6 +208,7 @@ def test_modules_come_back_when_they_could_not_be_hidden(folders, monkeypatch):
     assert sys.modules["ddpnbstack"] is loaded
 
 
+@pytest.mark.full
 def test_a_thread_that_imports_while_modules_are_hidden_and_come_back_loads_none_again(folders):
     modules, _ = folders
     loaded = sys.modules["ddpnbstack.loaded"]

@@ -84,6 +84,7 @@ def test_processes(seen, method):
     assert [(event.how, event.joins) for event in seen()] == [("multiprocessing.Process", True)]
 
 
+@pytest.mark.full
 def test_a_process_with_a_run_of_its_own(seen):
     process = Joining()
     process.start()

@@ -26,7 +26,12 @@ def _said(log):
 @pytest.mark.world
 @pytest.mark.parametrize(
     ("lines", "outcomes"),
-    [(CLOSED + TRAIN, {"ok"}), (MODULES + TRAIN, {"ok"}), (BUILTINS + TRAIN, {"ok", "crash"}), (BUILTINS, {"ok"})],
+    [
+        (CLOSED + TRAIN, {"ok"}),
+        (MODULES + TRAIN, {"ok"}),
+        (BUILTINS + TRAIN, {"ok", "crash"}),
+        pytest.param(BUILTINS, {"ok"}, marks=pytest.mark.full),
+    ],
     ids=["closed files", "modules", "builtins", "builtins alone"],
 )
 def test_the_next_run_finds_the_process_as_it_was(world, tmp_path, lines, outcomes):

@@ -241,7 +241,7 @@ def test_the_expected_number_of_probes_counts_repeats():
     assert middle / 2 < len(search.trials) < middle * 2
 
 
-@pytest.mark.parametrize("kind", ["range", "set"])
+@pytest.mark.parametrize("kind", ["range", pytest.param("set", marks=pytest.mark.full)])
 def test_a_failure_of_three_in_ten_is_found_in_99_of_100_searches(kind):
     chance = random.Random(3)
     right = 0
