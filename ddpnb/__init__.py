@@ -8,9 +8,22 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
 
-from ddpnb import private_builtins
+
+def _ends_at_once() -> None:
+    """Let Ctrl-C end a command of ours without a traceback until it handles signals itself (``recording.interrupts``)."""
+    if sys.orig_argv[1:3] == ["-m", "ddpnb"] or os.path.basename((sys.argv or [""])[0]) == "ddpnb":
+        import signal
+
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+_ends_at_once()
+
+from typing import TYPE_CHECKING, Any  # noqa: E402
+
+from ddpnb import private_builtins  # noqa: E402
 
 private_builtins.install()  # before the first of those modules
 

@@ -113,6 +113,10 @@ class RankView(Protocol):
         """How the process that was to be this rank has ended, if it is known and never was one."""
         return None
 
+    def joined(self, rank: int) -> bool:  # noqa: ARG002
+        """Whether a process has become this rank, alive or not."""
+        return True
+
     def may_come(self) -> bool:
         """Whether a process may still become a rank that is missing."""
         return True

@@ -103,6 +103,8 @@ class Breakpoints:
         """See ``World.hold``."""
         with self._ranks.lock:
             self._ranks.check_open()
+            if ranks is None:
+                self._ranks.check_joined()
             chosen = self._ranks.chosen(ranks)
             if hold.parted and ranks is not None and len(chosen) < 2:
                 raise UsageError(

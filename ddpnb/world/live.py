@@ -82,7 +82,7 @@ class LiveRanks(InspectedRanks):
         Raises:
             UsageError: an unknown rank or operation, an invalid expression, a line without code, or conditions that do not go
                 together.
-            WorldError: a rank is dead or unresponsive.
+            WorldError: a rank is dead or unresponsive, or has not joined its job yet.
 
         Example:
             >>> world.hold("all_reduce", when="step == 5").wait(30)

@@ -133,10 +133,25 @@ class Ranks:
                 "job.diagnosis says how. Start it again, and attach while it runs; ddpnb run --keep keeps a job that hangs.",
             )
         dead = [rank for rank in ranks if not self.processes.alive(rank)]
+        self._check_joined(dead)
         if dead:
             raise WorldError(
                 f"{phrases.ranks(dead)} {phrases.verb(dead, 'is', 'are')} dead.",
                 self.replaces(dead[0]),
+            )
+
+    def check_joined(self) -> None:
+        """Raise WorldError while a process may still become a rank: what is now asked of all would not reach that one."""
+        absent = [rank for rank in range(self.size) if not self.processes.joined(rank)]
+        if absent and self.alive() and self.processes.may_come():
+            self._check_joined(absent)
+
+    def _check_joined(self, ranks: Iterable[int]) -> None:
+        absent = [rank for rank in ranks if not self.processes.joined(rank)]
+        if absent:
+            raise WorldError(
+                f"{phrases.ranks(absent)} {phrases.verb(absent, 'has', 'have')} not joined yet.",
+                "Try again in a moment, or name ranks that have joined, such as ranks=[N].",
             )
 
     def replaces(self, rank: int) -> str:  # noqa: ARG002

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 
-def held(conversation: Coroutine[Any, Any, Any], limit_s: float = 110) -> Any:
+def held(conversation: Coroutine[Any, Any, Any], limit_s: float = 280) -> Any:
     """What a conversation returns."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, asyncio.wait_for(conversation, limit_s)).result()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
+from pathlib import Path
 from subprocess import PIPE
 
 import psutil
@@ -39,6 +41,19 @@ dist.barrier()
 exec(open("notes.py").read())
 """
 PREFIX = ["--", sys.executable]
+
+
+@pytest.mark.parametrize("command", [["-m", "ddpnb"], ["ddpnb"]], ids=" ".join)
+@pytest.mark.parametrize("moment", ["ddpnb.private_builtins", "ddpnb.errors"])
+def test_an_interrupt_while_a_command_is_imported_shows_no_traceback(tmp_path, monkeypatch, command, moment):
+    (tmp_path / "ddpnb").write_text("from ddpnb.cli import main\nmain()\n")  # as the script that pip installs
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        f"sys.addaudithook(lambda event, given: event == 'import' and given[0] == {moment!r} and os.kill(os.getpid(), 2))\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])]))
+    done = subprocess.run([sys.executable, *command, "--version"], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (-signal.SIGINT, b"")
 
 
 @pytest.fixture

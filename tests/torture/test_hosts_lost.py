@@ -172,7 +172,7 @@ def test_a_launcher_is_killed(shared, tmp_path, cut):
         start_new_session=True,
     )
     try:
-        with deadline("the launch"):
+        with deadline("the launch", 200):
             assert launcher.stdout.readline() == "ready\n"
         assert all(len(shared.pids(name)) >= len(own[name]) + 3 for name in shared.names)
         assert all(folders_on(shared, name) for name in shared.names)

@@ -1,4 +1,4 @@
-"""The ranks of a job that was started elsewhere: here one that has ended. A real process, without torch."""
+"""The ranks of a job that was started elsewhere: of one that has ended or is starting. A real process, without torch."""
 
 from __future__ import annotations
 
@@ -15,18 +15,35 @@ from ddpnb.world.job import Job
 
 
 @pytest.fixture
-def job(tmp_path):
-    process = subprocess.Popen(["sleep", "60"])
+def process():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def first_of(size, folder, process):
+    """A job of so many ranks of which the first is this process; the others have not joined."""
     who = {
         "pid": process.pid, "started": protocol.started(process.pid), "host": protocol.host(), "place": protocol.place(),
-        "start": "", "clock": [0, 0], "rank": 0, "size": 1, "local_size": 1, "device": "cpu", "address": "",
+        "start": "", "clock": [0, 0], "rank": 0, "size": size, "local_size": 1, "device": "cpu", "address": "",
         "directory": "/", "command": ["sleep"],
     }  # fmt: skip
-    (tmp_path / "rank0.json").write_text(json.dumps(who))
-    with Job(FoundJob(os.fspath(tmp_path), {0: process.pid}, 1), 10.0) as job:
+    (folder / "rank0.json").write_text(json.dumps(who))
+    return Job(FoundJob(os.fspath(folder), {0: process.pid}, size), 10.0)
+
+
+@pytest.fixture
+def job(tmp_path, process):
+    with first_of(1, tmp_path, process) as job:
         process.kill()
         process.wait()
         yield job
+
+
+@pytest.mark.parametrize("ranks", [None, 1, [0, 1]])
+def test_a_rank_that_has_not_joined_is_not_called_dead_nor_left_out_of_a_hold(tmp_path, process, ranks):
+    with first_of(2, tmp_path, process) as job, pytest.raises(WorldError, match="^rank 1 has not joined yet"):
+        job.hold(ranks=ranks)
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,9 @@ class JobProcesses(RankView):
         raised = list(_raised(os.path.dirname(self.folder), parents.pop(), ranks))
         return raised[0] if len(raised) == 1 else None
 
+    def joined(self, rank: int) -> bool:
+        return self.identity(rank) is not None
+
     def may_come(self) -> bool:
         """Whether a process may still become a rank that is missing: one of the job that is none, or one on another host."""
         found = self.found()

@@ -49,12 +49,14 @@ def _first_differences(dumps: Sequence[Dump]) -> dict[Group, set[int]]:
 
 def _around(dump: Dump, differing: dict[Group, set[int]]) -> Ints:
     """The wanted entries of a rank: the last ones, those that are not complete, and those around differences."""
-    present = dump.present
-    wanted = dump.columns.state[present] != COMPLETED
+    columns, present = dump.columns, dump.present
+    wanted = columns.state[present] != COMPLETED
     wanted[max(0, len(present) - LAST) :] = True
+    odd = np.full((len(dump.groups) + 1, 2), -1)  # the last of them: of no group
     for number, group in enumerate(dump.groups):
-        odd = [seq for seq in differing[group] if seq >= 0]
-        of_group = dump.made(lambda row, number=number: row.group == number and not row.message)
-        for turn in np.flatnonzero((of_group & np.isin(dump.columns.seq, odd))[present]) if odd else ():
-            wanted[max(0, turn - AROUND) : turn + AROUND + 1] = True
+        odd[number, : len(differing[group])] = sorted(differing[group])
+    groups = np.array([-1 if row.message else row.group for row in dump.table.rows], int)[columns.calls[present]]
+    seq = columns.seq[present]
+    for turn in np.flatnonzero((odd[groups] == seq[:, None]).any(axis=1) & (seq >= 0)):
+        wanted[max(0, turn - AROUND) : turn + AROUND + 1] = True
     return present[wanted]

@@ -192,10 +192,13 @@ def _calls_of(record: RankRecord) -> dict[int, Call]:
 def _forwards(record: RankRecord, other: RankRecord, call: Call) -> bool:
     """Whether this rank has run the model as often as the other where both do, so that this call is additional.
 
-    Ranks with as many forwards that make their backward passes at two lines make the same calls.
+    Ranks with as many forwards that make their backward passes at two lines make the same calls. On a busy host a rank looks
+    at fewer steps than others: what is counted are forwards of steps that both have looked at.
     """
-    shared = {s.site for s in other.samples if s.kind == "forward"}
-    counts = [sum(1 for s in one.samples if s.kind == "forward" and s.site in shared) for one in (record, other)]
+    samples = [[s for s in one.samples if s.kind == "forward"] for one in (record, other)]
+    steps = {s.step for s in samples[0]} & {s.step for s in samples[1]}
+    shared = {s.site for s in samples[1]}
+    counts = [sum(s.step in steps and s.site in shared for s in own) for own in samples]
     backward = any(s.kind == "backward" and s.site == call.site for s in record.samples)
     more = not backward or record.forwards > other.forwards
     return call.site not in shared and more and 0 < counts[1] <= counts[0]

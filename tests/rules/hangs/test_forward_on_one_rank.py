@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ddpnb.recording.calls import CallState
@@ -78,11 +80,19 @@ def test_in_the_first_backward_it_trains_and_the_other_rank_averages_alone():
     assert not found.culprits
 
 
-def test_it_met_the_next_steps_broadcast_and_nothing_stopped():
-    """A forward under no_grad leaves the buffers synchronised: the next training forward makes no broadcast."""
+@pytest.mark.parametrize("busy", [None, 0, 1])
+def test_it_met_the_next_steps_broadcast_and_nothing_stopped(busy):
+    """A forward under no_grad leaves the buffers synchronised: the next training forward makes no broadcast.
+
+    On a busy host a rank looks at every second step only.
+    """
     alone = steps(begun(0, 2), 2)
     looks(alone).forward(FORWARD).calls("all_reduce", BACKWARD, shape=GRADIENTS).backward(BACKWARD)
     recording = record(steps(alone, 1).finishes(), steps(begun(1, 2), 4).finishes())
+    if busy is not None:
+        samples = tuple(sample for sample in recording.ranks[busy].samples if sample.step % 2 == 0)
+        one = replace(recording.ranks[busy], samples=samples)
+        recording = replace(recording, ranks={**recording.ranks, busy: one})
     found = diagnose(recording).findings[0]
     assert (found.code, found.culprits) == ("DDP411", (0,))
 
