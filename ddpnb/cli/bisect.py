@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--vary", action="append", default=[], metavar="NAME[=A|B]",
         help="an option of the script that is there or not (--vary amp), or has a harmless and a failing value "
-        "(--vary 'num-workers=0|4'), with others in order between them if wanted (0|2|4); nproc and backend are those of ddpnb; may be repeated",
+        "(--vary 'num-workers=0|4'); nproc and backend are those of ddpnb; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--env", action="append", default=[], metavar="NAME=A|B",
@@ -48,9 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--git", metavar="GOOD..BAD", help="find the first commit that fails, each in a checkout of its own"
     )
     parser.add_argument(
-        "--by", choices=("steps", "ranks"),
-        help="steps: read from the recording of a run the first optimizer step at which the replicas differ; "
-        "ranks: find the smallest number of ranks that fails",
+        "--by", choices=("steps",),
+        help="steps: read from the recording of a run the first optimizer step at which the replicas differ",
     )  # fmt: skip
     parser.add_argument(
         "--ladder", action="store_true",

@@ -295,23 +295,22 @@ def _ends(facts: Iterable[reported.Fact]) -> Iterable[reported.Ended]:
     return (fact for fact in facts if isinstance(fact, reported.Ended))
 
 
+_TELLING = (reported.Ended, reported.CallSeen, reported.Waiting, reported.Message)
+
+
 def _last_starts(facts: Sequence[reported.Fact]) -> dict[str, int]:
     """By file, the line at which its last attempt began, if it holds any fact of that attempt."""
     starts: dict[str, int] = {}
     for fact in facts:
         if isinstance(fact, reported.Restarted) and fact.at is not None:
             starts[fact.at.path] = max(starts.get(fact.at.path, 0), fact.at.number)
-    lines = [at for fact in facts if _tells(fact) and (at := getattr(fact, "at", None)) is not None]
+    lines = [at for fact in facts if isinstance(fact, _TELLING) and (at := getattr(fact, "at", None)) is not None]
     starts |= dict.fromkeys(earlier_attempts({at.path for at in lines}), _ALL)
     return {
         path: start
         for path, start in starts.items()
         if start == _ALL or any(at.path == path and at.number > start for at in lines)
     }
-
-
-def _tells(fact: reported.Fact) -> bool:
-    return isinstance(fact, (reported.Ended, reported.CallSeen, reported.Waiting, reported.Message))
 
 
 def _is_earlier(fact: reported.Fact, since: dict[str, int]) -> bool:

@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ddpnb.errors import UsageError
@@ -87,7 +88,7 @@ def _load(files: Sequence[ReportFile], progress: Callable[[int, int], None], not
     Raises:
         UsageError: a file names anything that could be executed, or none can be read.
     """
-    sources = [file.path if file.plain else _content(file) for file in files]
+    sources = [file.path if file.plain else partial(file.whole, processes.LARGEST_FILE) for file in files]
     known: dict[bytes, tables.Table] = {}
     dumps: list[Dump] = []
     refused: dict[int, str] = {}
@@ -117,10 +118,6 @@ def _load(files: Sequence[ReportFile], progress: Callable[[int, int], None], not
             text = f"{given_name(files[dump.place].path)} has {left_out} entries that were not read: they are damaged, or very many."
             notes[dump.place].append(text)
     return sorted(dumps, key=lambda dump: dump.place)
-
-
-def _content(file: ReportFile) -> Callable[[], bytes]:
-    return lambda: file.whole(processes.LARGEST_FILE)
 
 
 def _ranks(files: Sequence[ReportFile], dumps: list[Dump]) -> list[Dump]:

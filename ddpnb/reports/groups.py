@@ -280,9 +280,8 @@ def names(config: Sequence[Configured], used: Sequence[tuple[str, str, str]], ve
         used: name, label and number of those that have calls.
         version: of the dump.
     """
-    known = {one_line(name): (_label(label), members.read(written)) for name, label, written in config}
+    known = {
+        one_line(name): (given_name("" if label == "undefined" else label), members.read(written))
+        for name, label, written in config
+    }
     return Names(known, {name: label for name, label, _ in used}, version.startswith("1."))
-
-
-def _label(label: str) -> str:
-    return given_name("" if label == "undefined" else label)

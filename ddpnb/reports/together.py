@@ -92,7 +92,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
         endings.append(Ending("died", -signal.SIGTERM))
     waited_s = max((_waited(fact) for fact in weighed.facts), default=0.0)
     records = {rank: _record(rank, ranks[rank], groups) for rank in range(size)}
-    records = with_waits(with_agreed(records, {(groups.of(one.group).key, one.seq) for one in _seen(every)}))
+    seen = [fact for fact in every if isinstance(fact, reported.CallSeen) and fact.seq]
+    records = with_waits(with_agreed(records, {(groups.of(one.group).key, one.seq) for one in seen}))
     report = Report(
         tuple(Source(one.path, one.format, len(one.facts)) for one in found),
         waited_s,
@@ -258,10 +259,6 @@ def _waited(fact: reported.Fact) -> float:
     if isinstance(fact, reported.CallSeen):
         return fact.waited_s
     return fact.timeout_s if isinstance(fact, reported.Waiting) else 0.0
-
-
-def _seen(facts: Iterable[reported.Fact]) -> Iterable[reported.CallSeen]:
-    return (fact for fact in facts if isinstance(fact, reported.CallSeen) and fact.seq)
 
 
 def _record(rank: int, told: _Rank, groups: Groups) -> RankRecord:

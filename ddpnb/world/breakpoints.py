@@ -101,8 +101,7 @@ class Breakpoints:
 
     def hold(self, hold: Hold, ranks: int | Iterable[int] | None, *, keep: bool) -> Holding:
         """See ``World.hold``."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             if ranks is None:
                 self._ranks.check_joined()
             chosen = self._ranks.chosen(ranks)
@@ -153,8 +152,7 @@ class Breakpoints:
             )
         if how != "collective" or to:
             return self._step_lines(verbs.Step(count=n, how=how, to=verbs.LongText(to)), ranks, timeout)
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             states = looks.states(self._ranks)
             chosen = self._held_ranks(ranks, {one.rank for one in states if one.state is RankState.HELD})
             waiting = [one.rank for one in states if one.state is RankState.WAITING and one.rank not in chosen]
@@ -163,8 +161,7 @@ class Breakpoints:
 
     def _step_lines(self, step: verbs.Step, ranks: int | Iterable[int] | None, timeout: float) -> WorldStatus:
         """Step over lines. Most steps take no time: one question, whose answers say already that the ranks are held again."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             if step.to:
                 self._located(step.to, self._ranks.chosen(ranks))
             if ranks is None:  # those that are held step; the others do nothing
@@ -185,8 +182,7 @@ class Breakpoints:
 
     def resume(self, ranks: int | Iterable[int] | None) -> None:
         """See ``World.resume``."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             chosen = self._ranks.chosen(ranks)
 
             def ended(one: Holding) -> bool:
@@ -202,8 +198,7 @@ class Breakpoints:
 
     def remove(self, holding: Holding) -> None:
         """See ``Holding.remove``."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             self._armed = [one for one in self._armed if one[0] != holding]
             alive = [rank for rank in self._ranks.alive() if rank in holding.ranks]
             self._ranks.send(alive, verbs.Unhold(hold=holding.hold.to_json()))
@@ -212,8 +207,7 @@ class Breakpoints:
 
     def unhold(self) -> None:
         """See ``World.unhold``."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             self._armed = []
             self._ranks.send(self._ranks.alive(), verbs.Unhold())
             self._unlist(lambda _: True)

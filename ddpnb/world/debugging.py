@@ -48,8 +48,7 @@ def start(
     """See ``World.debugpy``."""
     arguments.seconds("timeout", timeout)
     path = os.path.abspath(os.fsdecode(file)) if file is not None else os.path.abspath(".vscode/launch.json")
-    with ranks.lock:
-        ranks.check_open()
+    with ranks.opened():
         chosen = ranks.chosen(wanted)
         if not ranks.processes.recorded:
             raise UsageError(

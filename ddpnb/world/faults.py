@@ -84,8 +84,7 @@ class Faults:
         if conditions and not isinstance(fault, str):
             raise UsageError(f"a Fault carries its own conditions: {', '.join(conditions)} cannot be given with it.")
         described = fault_of(fault, **conditions) if isinstance(fault, str) else fault
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             if described.description.place == "environment" and self._ranks.unused_port is None:
                 raise WorldError(
                     f"the fault {described} changes the environment of a new start: this job has begun already.",
@@ -104,8 +103,7 @@ class Faults:
         """See ``World.heal``."""
         if injection is not None and not isinstance(injection, Injection):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UsageError(f"heal() takes what inject() returned, not {arguments.short(injection)}.")
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             self._armed = [one for one in self._armed if injection is not None and one.injection is not injection]
             faults = None if injection is None else [injection.fault.to_json()]
             self._ranks.send_all(verbs.Heal(faults=faults))

@@ -51,8 +51,7 @@ class Groups:
         """See ``World.init``; ``like``: the group whose place the new one takes, without being asked to."""
         arguments.seconds("timeout", timeout)
         shared = self._ranks
-        with shared.lock:
-            shared.check_open()
+        with shared.opened():
             everybody = range(shared.size)
             shared.check_alive(everybody)
             shared.check_free(everybody)
@@ -122,8 +121,7 @@ class Groups:
 
     def startup_recording(self) -> Recording:
         """The Recording of the start-up in steps."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             return self._ranks.idle_observer(self._ranks.startup_number).record(ask=False)
 
     def has_group(self) -> bool:

@@ -87,8 +87,7 @@ class InspectedRanks:
             >>> world.status()[1].state
             'waiting'
         """
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             startup = self._ranks.startup
             sentences = startup.sentences() if startup is not None else {}
             starting = startup.busy() if startup is not None else ()
@@ -112,8 +111,7 @@ class InspectedRanks:
             >>> ddpnb.diagnose(world.snapshot()).outcome
             'hang'
         """
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             observer, startup = looks.observer(self._ranks), self._ranks.startup
             recording = observer.with_account(observer.record())
             return replace(recording, startup=startup.state if startup is not None else None)
@@ -159,8 +157,7 @@ class InspectedRanks:
         check_expression(expression)
         arguments.whole("frame", frame, 0)
         arguments.seconds("timeout", timeout)
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             chosen = self._ranks.chosen(ranks)
             request = verbs.Evaluate(expression=verbs.LongText(expression), frame=frame, timeout=timeout)
             answers = self._ranks.ask(chosen, request, timeout + ANSWER_S)
@@ -191,8 +188,7 @@ class InspectedRanks:
         """
         arguments.whole("frame", frame, 0)
         arguments.text("name", name)
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             recording = looks.observer(self._ranks).record(values=True)
             in_thread = (one.rank for one in recording.ranks.values() if one.shown_stack is not one.main_stack)
             frames = frame_variables.side_by_side(recording, frame, next(in_thread, None))
@@ -202,8 +198,7 @@ class InspectedRanks:
         """What is inside a variable of a function that ranks are in; ``name``: see ``World.diff``."""
         file, path = map(verbs.LongText, (next(iter(frames.sites.values())).file, name))
         request = verbs.Open(file=file, function=frames.function, path=path)
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             return frame_variables.opened(frames, name, self._ranks.ask(list(frames.sites), request))
 
     def tensor(
@@ -283,8 +278,7 @@ class InspectedRanks:
             1 of 4 tensors differ
               0.weight: ranks 0, 2 and 3 | rank 1; largest difference 0.125
         """
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             alive = self._ranks.alive()
             looks.check_responsive(self._ranks, alive)
             run = self._ranks.last_monitor
@@ -322,8 +316,7 @@ class InspectedRanks:
             >   41   ·  ●  ·  ·  only rank 1      return
             ● ran, · did not run, > only some ranks ran it
         """
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             recording = looks.observer(self._ranks).record(ask=False)
         return source_lines.lines(recording, file, window)
 

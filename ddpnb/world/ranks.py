@@ -6,7 +6,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
@@ -98,11 +99,14 @@ class Ranks:
 
     # -- which of them
 
-    def check_open(self) -> None:
-        """Raise WorldError if the World is closed or its controller does not run."""
-        if self.closed:
-            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
-        self.processes.check_connection()
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Hold the lock; WorldError if the World is closed or its controller does not run."""
+        with self.lock:
+            if self.closed:
+                raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+            self.processes.check_connection()
+            yield
 
     def alive(self) -> list[int]:
         """The ranks whose processes are alive."""

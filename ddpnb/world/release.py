@@ -65,8 +65,7 @@ class Releasing:
         """See ``World.release``."""
         arguments.seconds("timeout", timeout, least=0)
         shared = self._ranks
-        with shared.lock:
-            shared.check_open()
+        with shared.opened():
             if not _busy(shared):
                 return self.finish()
             monitors = {shared.in_run[rank] for rank in shared.busy() if rank in shared.in_run}

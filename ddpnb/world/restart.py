@@ -56,8 +56,7 @@ class Restart:
         """See ``World.restart``."""
         arguments.seconds("timeout", timeout)
         shared = self._ranks
-        with shared.lock:
-            shared.check_open()
+        with shared.opened():
             startup = shared.startup
             chosen = self.would_replace() if ranks is None else sorted(arguments.ranks(ranks, shared.size))
             if not chosen:

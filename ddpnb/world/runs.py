@@ -76,8 +76,7 @@ class Runs:
         )
         name = getattr(target, "__name__", type(target).__name__)
         what = shlex.join([os.path.basename(order["script"]), *order["arguments"]]) if script else f"function {name}"
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             ranks = range(self._ranks.size)
             self._ranks.check_free(ranks)
             if script:
@@ -98,8 +97,7 @@ class Runs:
         draws: bool = False,
     ) -> Run:
         """See ``World.execute``; ``draws``: who shows the output understands what rich writes to a terminal."""
-        with self._ranks.lock:
-            self._ranks.check_open()
+        with self._ranks.opened():
             chosen = self._ranks.chosen(ranks)
             name = name if name is not None else f"cell{self._ranks.number + 1}"
             order = run_requests.of_cell(code, self._ranks.folders.output, name)

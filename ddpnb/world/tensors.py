@@ -69,8 +69,7 @@ def tensor(
     """See ``World.tensor``."""
     _check(name, frame)
     arguments.seconds("timeout", timeout)
-    with ranks.lock:
-        ranks.check_open()
+    with ranks.opened():
         asked = ranks.chosen(chosen)
         dead = [rank for rank in range(ranks.size) if rank not in asked] if chosen is None else []
         whose = {"name": name.strip(), "frame": frame, "timeout": timeout}
@@ -96,8 +95,7 @@ def tensor(
 def names(ranks: Ranks, frame: int | None) -> tuple[str, ...]:
     """See ``World.tensor_names``."""
     _check("tensor", frame)
-    with ranks.lock:
-        ranks.check_open()
+    with ranks.opened():
         answers = ranks.ask(ranks.alive(), verbs.Tensors(frame=frame))
     counts: dict[str, int] = defaultdict(int)
     for answer in answers.values():

@@ -225,7 +225,7 @@ def test_the_smallest_number_of_ranks(tmp_path, bisect):
         "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
         "if dist.get_rank() != 1:\n    dist.all_reduce(torch.ones(2))\n"
     )
-    done = bisect("-n", 3, "--fork", "--by", "ranks", "--json", "r.json", "train.py", cwd=tmp_path)
+    done = bisect("-n", 3, "--fork", "--range", "nproc=1..3", "--json", "r.json", "train.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert (result["kind"], result["first_bad"], result["last_good"]) == ("range", 2, 1)
@@ -268,9 +268,8 @@ def test_a_cause_that_is_not_varied(tmp_path, bisect):
         (["--", "no-such-program", "--amp"], "cannot run"),
         (["--by", "steps", "--", "no-such-program"], "cannot run"),
         (["--by", "days", "train.py"], "invalid choice"),
-        (["-n", "1", "--by", "ranks", "train.py"], "no smaller world"),
-        (["--by", "ranks", "--range", "n=1..4", "train.py"], "no other search"),
-        (["--by", "ranks", "--", "python", "train.py"], "does not say how many ranks"),
+        (["--by", "steps", "--range", "n=1..4", "train.py"], "no other search"),
+        (["--vary", "nproc=1|4", "--", "python", "train.py"], "does not say how many ranks"),
         (["--by", "steps", "--vary", "amp", "train.py", "--amp"], "no other search"),
         (["--by", "steps", "--log", "l.json", "train.py"], "no other search"),
     ],

@@ -23,7 +23,7 @@ FULL = [
     InitProcessGroup(backend="gloo", world_size=2, rank=0, timeout_s=30.0, versions={"torch": "2.13"}, error="no"),
     NewGroup(ranks=(0, 3), local=True, name="1"),
     CommHook(hook="f", state_class="NoneType", settings={"dtype": "half"}),
-    StateLoaded(what="model", class_name="Net", keys=("a", "b"), strict=False, matched=0, given=2),
+    StateLoaded(what="model", class_name="Net", keys=("a", "b"), matched=0, given=2),
     DataLoop(loader=0, kinds={"(float32[2d])": 1}, passed=2, batches=3),
     DatasetSeen(number=0, class_name="Subset", rows=Rows(n=3, sketch=(1, 2)), parts=(DatasetSeen(number=1),)),
     Unknown(named="of a later version", details={"a": [1]}),

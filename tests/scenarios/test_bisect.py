@@ -73,7 +73,6 @@ def test_step_by_step_with_undo(ranks):
         (time.sleep, {}, "no components"),
         ([time.sleep, time.sleep], {}, "named twice"),
         (parts.train, {"vary": ["amp"]}, "are for scripts"),
-        (parts.train, {"by": "ranks"}, "are for scripts"),
         ([], {}, "takes a script, a launch command or functions"),
         (3, {}, "takes a script, a launch command or functions"),
     ],

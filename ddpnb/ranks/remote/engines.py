@@ -282,7 +282,7 @@ class RemoteEngines(Engines):
 
     def kill(self, rank: int) -> None:
         self.check_owner()
-        if rank in self._pids and rank not in self._ended():
+        if rank in self._pids and self.exit_status(rank) is None:
             self._link(rank).request("kill", rank)
             self._link(rank).look_anew(_LOOK_S)
 
@@ -297,9 +297,6 @@ class RemoteEngines(Engines):
         deadline = time.monotonic() + timeout
         self._renew_agents(list(environments), timeout)
         super().replace(environments, deadline - time.monotonic(), fresh)
-
-    def _ended(self) -> set[int]:
-        return {rank for rank in self._pids if self.exit_status(rank) is not None}
 
     def stop(self) -> None:
         if self._cluster.closed or not self.owned:

@@ -115,12 +115,10 @@ class Hosts:
         started = self._ask({host.engines[0]: (bootstrap.start, (dict(order(host)),)) for host in hosts})
         return {host.name: started[host.engines[0]] for host in hosts}
 
-    def _engine_of(self, name: str) -> int:
-        return next(host.engines[0] for host in self.all if host.name == name)
-
     def ask_after(self, host: str, pid: int) -> Any:
         """Ask for the exit status of an agent. Returns the AsyncResult: None while it runs."""
-        return self._client[self._engine_of(host)].apply_async(bootstrap.exit_status, pid)
+        engine = next(one.engines[0] for one in self.all if one.name == host)
+        return self._client[engine].apply_async(bootstrap.exit_status, pid)
 
     def _address_of_launcher(self) -> str:
         with addresses.Listener() as listener:

@@ -92,7 +92,6 @@ class Compilations(Hooks):
             self.box.end(
                 number,
                 Compilation(
-                    graphs=made.get("graphs", 0),
                     hits=made.get("hits", 0),
                     misses=made.get("misses", 0),
                     breaks=_broken(self._breaks),
@@ -138,8 +137,7 @@ def _utils() -> Any:
 
 
 def _counters() -> dict[str, int]:
-    counters = getattr(_utils(), "counters", {})
-    found = {"graphs": counters.get("stats", {}).get("unique_graphs", 0)}
+    counters, found = getattr(_utils(), "counters", {}), dict[str, int]()
     for owner, cache in _CACHES:
         of = counters.get(owner, {})
         for kind, name in (("hits", "hit"), ("misses", "miss")):

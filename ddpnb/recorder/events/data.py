@@ -286,7 +286,7 @@ class Data(Hooks):
         dataset, context = held.get("dataset"), held.get("_DataLoader__multiprocessing_context")
         iterable = isinstance(dataset, IterableDataset)
         known = not iterable and not own and (type(sampler) in _OWN_LENGTH or (distributed and not _is_own(sampler)))
-        names = ("batch_size", "drop_last", "num_workers", "persistent_workers", "timeout")
+        names = ("batch_size", "drop_last", "num_workers", "timeout")
         self.box.emit(
             LoaderSeen(
                 number=number,

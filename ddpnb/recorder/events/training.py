@@ -150,7 +150,7 @@ class Training(Hooks):
         load = StateLoaded(what="model", class_name=type(module).__name__, wrapped=wrapped, keys=keys)
         if not (args[0] if args else kwargs.get("strict", True)) and hasattr(state_dict, "keys"):
             own = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-            load = replace(load, strict=False, matched=sum(key in own for key in state_dict), given=len(state_dict))
+            load = replace(load, matched=sum(key in own for key in state_dict), given=len(state_dict))
         self.emit(load)
 
     def _state_loaded(self, what: str) -> Callable[..., None]:

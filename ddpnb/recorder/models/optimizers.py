@@ -95,9 +95,8 @@ class Optimizers(Hooks):
         self._numbered += 1
         self._made += 1
         if self._made <= _EVENTS:
-            enabled = bool(getattr(scaler, "_enabled", True))
-            scale = float(getattr(scaler, "_init_scale", 0.0)) if enabled else 0.0
-            self.emit(ScalerMade(number=number, init_scale=scale, enabled=enabled))
+            scale = float(getattr(scaler, "_init_scale", 0.0)) if getattr(scaler, "_enabled", True) else 0.0
+            self.emit(ScalerMade(number=number, init_scale=scale))
 
     def _set_by(self, scheduler: Any) -> Known | None:
         """The optimizer that a scheduler has set; None: it is not known."""

@@ -76,7 +76,6 @@ class LoaderSeen(Event):
     batch_size: int | None = None
     drop_last: bool = False
     num_workers: int = 0
-    persistent_workers: bool = False
     timeout: float = 0.0
 
     @property

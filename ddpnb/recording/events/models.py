@@ -131,8 +131,7 @@ class ScalerMade(Event):
     """Where a GradScaler was made. ``number``: of this rank's optimizers and scalers."""
 
     number: int = -1
-    init_scale: float = 0.0
-    enabled: bool = True
+    init_scale: float = 0.0  # 0: it is turned off
 
 
 @event("no_sync entered")
@@ -181,7 +180,6 @@ class StateLoaded(Event):
     class_name: str = fact("class", "")
     wrapped: bool = False
     keys: tuple[str, ...] = ()
-    strict: bool = True
     matched: int | None = None
     given: int = 0
 

@@ -220,7 +220,6 @@ class Compilation(Event):
     library: str = ""
     part: str = ""
     reason: str = ""
-    graphs: int = 0
     hits: int = 0
     misses: int = 0
     breaks: tuple[GraphBreak, ...] = ()

@@ -127,7 +127,8 @@ class _Made:
             else:
                 absent = frozenset(members) - self._came.get((members, name), set())
             # Other lists with the same name never match it.
-            others = self._others(name, members) if name and not local else _NOBODY
+            lists = self._named[name].items() if name and not local else ()
+            others = _NOBODY.union(*(ranks for asked, ranks in lists if asked != members))
             self._known[place] = absent, others, absent | others
         absent, others, both = self._known[place]
         return both if standing.rank not in absent else absent - {standing.rank} | others
@@ -145,9 +146,6 @@ class _Made:
             if any(made.ranks == members for made in record.events(NewGroup, state="open"))
         }
         return frozenset(members) - here
-
-    def _others(self, name: str, members: tuple[int, ...]) -> frozenset[int]:
-        return _NOBODY.union(*(ranks for asked, ranks in self._named[name].items() if asked != members))
 
 
 def without(ranks: frozenset[int], rank: int) -> frozenset[int]:

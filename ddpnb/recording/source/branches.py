@@ -220,20 +220,20 @@ def other_ways(source: str, line: int) -> bool:
             return True
     listed = {at for at, _, _ in ways_around(source, line)}
     holders = [node for node, arm in path if isinstance(node, (*LOOPS, *FUNCTIONS)) and arm == "body"]
-    return bool(holders) and any(at < line and at not in listed for at in _jumps(holders[-1]))
+    return bool(holders) and any(one.lineno < line and one.lineno not in listed for one in jumps(holders[-1]))
 
 
-def _jumps(holder: ast.AST) -> list[int]:
-    """The lines of the statements that leave this loop or function, or its iteration."""
-    lines: list[int] = []
+def jumps(holder: ast.AST) -> list[ast.stmt]:
+    """The statements that leave this loop or function, or its iteration."""
+    leaving: list[ast.stmt] = []
     waiting = [(child, False) for child in ast.iter_child_nodes(holder)]
     while waiting:
         node, nested = waiting.pop()
         if isinstance(node, (ast.Return, ast.Raise)) or (isinstance(node, (ast.Continue, ast.Break)) and not nested):
-            lines.append(node.lineno)
+            leaving.append(node)
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
             waiting += [(child, nested or isinstance(node, LOOPS)) for child in ast.iter_child_nodes(node)]
-    return lines
+    return leaving
 
 
 def handler_at(source: str, line: int) -> tuple[int, int] | None:

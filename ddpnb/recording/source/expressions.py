@@ -20,7 +20,7 @@ def dotted(expr: ast.expr) -> str | None:
     return ".".join([expr.id, *reversed(parts)])
 
 
-def last_name(expr: ast.expr) -> str:
+def last_name(expr: ast.expr | None) -> str:
     """``c`` of ``a.b.c`` and of a call of it."""
     if isinstance(expr, ast.Attribute):
         return expr.attr

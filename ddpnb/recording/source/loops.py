@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 
 from ddpnb.recording.calls import Site
-from ddpnb.recording.source.branches import FUNCTIONS, LOOPS, path_of, span
+from ddpnb.recording.source.branches import FUNCTIONS, LOOPS, jumps, path_of, span
 from ddpnb.recording.source.expressions import last_name, shown
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -83,15 +83,8 @@ _MAY_SWALLOW = (ast.If, ast.Try, ast.TryStar, ast.Match, ast.match_case, ast.Wit
 
 def _may_be_left(holder: ast.AST, line: int) -> bool:
     """Whether a ``continue`` of this loop, or a ``return``, of the loop or the function, may come before ``line``."""
-    waiting = list(ast.iter_child_nodes(holder))
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, (ast.Continue, ast.Return)):
-            before = node.lineno < line
-            if before or (isinstance(node, ast.Return) and isinstance(holder, LOOPS)):
-                return True
-        if isinstance(node, LOOPS):  # its own jumps; a return inside still leaves
-            waiting += [part for part in ast.walk(node) if isinstance(part, ast.Return)]
-        elif not isinstance(node, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
-            waiting += ast.iter_child_nodes(node)
-    return False
+    return any(
+        isinstance(node, (ast.Continue, ast.Return))
+        and (node.lineno < line or (isinstance(node, ast.Return) and isinstance(holder, LOOPS)))
+        for node in jumps(holder)
+    )

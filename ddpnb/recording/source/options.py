@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+
+from ddpnb.recording.source.expressions import last_name
+from ddpnb.recording.source.names import Names
 
 _LARGEST = 2_000_000  # bytes of a file that is read
 _MOST_FILES = 32
@@ -66,7 +69,7 @@ def declared(path: str) -> tuple[Option, ...]:
 def options_of(tree: ast.AST, file: str = "") -> Iterator[Option]:
     """The options that a parsed text declares."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _called(node.func) in _DECLARING:
+        if isinstance(node, ast.Call) and last_name(node.func) in _DECLARING:
             names = tuple(name for value in node.args for name in _spellings(value))
             if names:
                 yield _option(names, node, file)
@@ -76,7 +79,7 @@ def _option(names: tuple[str, ...], call: ast.Call, file: str) -> Option:
     given = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
     constants = {name: _constant(value) for name, value in given.items()}
     action = constants.get("action")
-    both = _called(given.get("action")) == "BooleanOptionalAction" or any("/" in name for name in names)
+    both = last_name(given.get("action")) == "BooleanOptionalAction" or any("/" in name for name in names)
     flag = action in _WITHOUT_VALUE or both or constants.get("is_flag") is True or constants.get("count") is True
     if both:
         names = tuple(part for name in names for part in _both_ways(name))
@@ -114,16 +117,10 @@ def _constant(value: ast.expr | None) -> object:
 
 
 def _choices(value: ast.expr | None) -> tuple[str, ...]:
-    if isinstance(value, ast.Call) and _called(value.func) == "Choice" and value.args:
+    if isinstance(value, ast.Call) and last_name(value.func) == "Choice" and value.args:
         value = value.args[0]
     listed = _constant(value)
     return tuple(str(one) for one in listed) if isinstance(listed, (list, tuple)) else ()  # type: ignore[reportUnknownVariableType]
-
-
-def _called(function: ast.expr | None) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _parsed(path: str) -> ast.Module | None:
@@ -137,13 +134,7 @@ def _parsed(path: str) -> ast.Module | None:
 
 def _imported(tree: ast.Module, folder: str) -> list[str]:
     """The files beside a script that it imports."""
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            inside: Sequence[str] = [f"{node.module}.{alias.name}" for alias in node.names] if node.module else ()
-            names += [*([node.module] if node.module else []), *inside]
+    names = [name for _, module, taken in Names(tree).imports if module for name in (module, f"{module}.{taken}")]
     paths = [os.path.join(folder, *name.split(".")) for name in names]
     candidates = [one for path in paths for one in (f"{path}.py", os.path.join(path, "__init__.py"))]
     return [one for one in dict.fromkeys(candidates) if os.path.isfile(one)]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from ddpnb.recording.source.branches import tree
+from ddpnb.recording.source.names import passed
 
 _FUNCTIONS = frozenset(("remove", "unlink", "rmdir", "removedirs", "rename", "renames", "replace", "rmtree", "move"))
 _MODULES = ("os", "shutil")
@@ -26,7 +27,7 @@ def removals(source: str) -> Mapping[int, tuple[str, ...]]:
         return {}
     given: dict[str, list[ast.expr]] = {}
     calls: dict[str, list[ast.Call]] = {}
-    functions: list[ast.FunctionDef] = []
+    functions: list[ast.FunctionDef] = []  # a parameter is given what calls pass
     for node in ast.walk(parsed):
         match node:
             case ast.Assign(targets=targets, value=value):
@@ -43,8 +44,9 @@ def removals(source: str) -> Mapping[int, tuple[str, ...]]:
             case _:
                 pass
     for function in functions:
-        for name, value in _arguments(function, calls.get(function.name, [])):
-            given.setdefault(name, []).append(value)
+        for call in calls.get(function.name, ()):
+            for name, value in passed(function, call).items():
+                given.setdefault(name, []).append(value)
     once = {name: values[0] for name, values in given.items() if len({ast.dump(value) for value in values}) == 1}
     lines = {
         call.lineno: tuple(_texts(what, once, _DEPTH))
@@ -53,15 +55,6 @@ def removals(source: str) -> Mapping[int, tuple[str, ...]]:
         if (what := _removed(call)) is not None
     }
     return {line: texts for line, texts in lines.items() if texts}
-
-
-def _arguments(function: ast.FunctionDef, calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr]]:
-    """The parameters of a function, with what its calls pass for them."""
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    for call in calls:
-        bound = names[1:] if isinstance(call.func, ast.Attribute) and names[:1] in (["self"], ["cls"]) else names
-        yield from zip(bound, call.args, strict=False)
-        yield from ((one.arg, one.value) for one in call.keywords if one.arg in names)
 
 
 def _removed(call: ast.Call) -> ast.expr | None:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from ddpnb.recording.source.branches import FUNCTIONS
 from ddpnb.recording.source.expressions import dotted, last_name
+from ddpnb.recording.source.names import passed
 from ddpnb.recording.source.works import Names
 
 # "returned": it leaves the function. "unclear": its receiver may wait for it. "rebound": the name has another value now.
@@ -135,7 +136,7 @@ class Touches:
         if isinstance(here, ast.keyword) and here.arg == "out":
             return "changed"
         func, last = call.func, last_name(call.func)
-        if name := self._names.outside(func):
+        if name := self._names.imported(func):
             return _outside(name, last)
         if last in self._names.functions:
             return self._in_function(here, call) if self._deep else None
@@ -149,7 +150,7 @@ class Touches:
     def _in_function(self, here: ast.AST, call: ast.Call) -> What | None:
         """A function or method of this file: what it does with its parameter first."""
         function = self._names.functions[last_name(call.func)]
-        given = self._names.passed(function, call).items()
+        given = passed(function, call).items()
         name = next((name for name, value in given if value in (here, getattr(here, "value", None))), None)
         if name is None:
             return None

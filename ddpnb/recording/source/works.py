@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from ddpnb.recording.source import names
 from ddpnb.recording.source.branches import FUNCTIONS
 from ddpnb.recording.source.expressions import dotted, keyword, last_name, shown
 
@@ -52,35 +53,18 @@ class Work:
         return self.fills | self.reads
 
 
-class Names:
+class Names(names.Names):
     """What the names of a file stand for outside of it, and its functions."""
 
     def __init__(self, parsed: ast.Module) -> None:
-        self._meant = {"dist": "torch.distributed"}  # the usual name, where the file does not bind it
+        super().__init__(parsed)
+        self.bound.setdefault("dist", (0, "torch.distributed", ""))  # the usual name, where the file does not bind it
         self.functions = {node.name: node for node in ast.walk(parsed) if isinstance(node, FUNCTIONS)}
-        for node in ast.walk(parsed):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    self._meant[alias.asname or alias.name.partition(".")[0]] = (
-                        alias.name if alias.asname else alias.name.partition(".")[0]
-                    )
-            elif isinstance(node, ast.ImportFrom) and not node.level:
-                self._meant |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute):
-                meant = self.outside(node.value)  # dist = torch.distributed
-                self._meant |= {name.id: meant for name in node.targets if isinstance(name, ast.Name) and meant}
 
-    def outside(self, expr: ast.expr) -> str:
-        """The dotted name of something that is imported; empty for everything else."""
-        head, dot, rest = (dotted(expr) or "").partition(".")
-        meant = self._meant.get(head, "")
-        return f"{meant}{dot}{rest}" if meant else ""
-
-    def passed(self, function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> dict[str | None, ast.expr]:
-        """The parameters of a function that a call of it passes, each with its argument."""
-        names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-        names = names[1:] if names[:1] == ["self"] else names
-        return dict(zip(names, call.args, strict=False)) | {one.arg: one.value for one in call.keywords}
+    def imported(self, expr: ast.expr) -> str:
+        """The dotted name of something that is imported, not made by a call; empty for everything else."""
+        name = self.outside(expr)
+        return name if "()" not in name else ""
 
 
 class Works:
@@ -131,8 +115,7 @@ class Works:
             return None
         op, fills, reads = self._tensors_of(value)
         kind: Kind = "never-waited" if handle else "thrown-away"
-        names = tuple(shown(part) for part in value.args[:1])
-        return Work(value, op, handle, fills, reads - fills, kind, names)
+        return Work(value, op, handle, fills, reads - fills, kind, tuple(map(shown, value.args[:1])))
 
     def _from_function(self, call: ast.Call, target: ast.expr) -> Work | None:
         """``parts, work = gather(x)``: a function of this file, without branches, that returns what it has begun."""
@@ -154,16 +137,16 @@ class Works:
         if len(begun) != 1 or len(places) != 1:
             return None
         op, *tensors = self._tensors_of(next(iter(begun.values())))
-        meant = {name: dotted(value) for name, value in self._names.passed(function, call).items()}
+        meant = {name: dotted(value) for name, value in names.passed(function, call).items()}
         meant |= {dotted(one): dotted(other) for one, other in zip(inside, outside, strict=True) if one is not None}
         fills, reads = ({name for one in part if (name := meant.get(one))} for part in tensors)
         handle = dotted(outside[places[0]]) or ""
-        names = tuple(shown(part) for part in call.args[:1])
-        return Work(call, op, handle if handle != "_" else "", fills, reads - fills, "never-waited", names)
+        handle = handle if handle != "_" else ""
+        return Work(call, op, handle, fills, reads - fills, "never-waited", tuple(map(shown, call.args[:1])))
 
     def _tensors_of(self, call: ast.Call) -> tuple[str, set[str], set[str]]:
         """The operation, and the variables that it fills and reads."""
-        op = self._names.outside(call.func).rpartition(".")[2]
+        op = self._names.imported(call.func).rpartition(".")[2]
         fills, reads = _ARGUMENTS.get(op, (None, None))
         return op, _tensors(call, fills), _tensors(call, reads)
 
@@ -177,7 +160,7 @@ class Works:
         )
 
     def _is_asynchronous(self, call: ast.Call) -> bool:
-        path, _, last = self._names.outside(call.func).rpartition(".")
+        path, _, last = self._names.imported(call.func).rpartition(".")
         if path not in ("torch.distributed", "torch.distributed.distributed_c10d"):
             return False
         if last in ALWAYS_ASYNC:

@@ -12,7 +12,7 @@ from ddpnb.recording.facts.replicas import Replicas
 from ddpnb.recording.findings import FindingType
 from ddpnb.recording.recording import RankRecord
 from ddpnb.recording.replicas import Sample
-from ddpnb.recording.source.gradients import requiring
+from ddpnb.recording.source.statements import requiring
 from ddpnb.rules.divergence.builder import draft_of, either, few, how_far
 from ddpnb.rules.divergence.optimizers import SCALING_DIFFERS
 from ddpnb.rules.divergence.synchronisation import never_synchronised

@@ -19,7 +19,7 @@ from ddpnb.recording.findings import FindingType
 from ddpnb.recording.names import given_name
 from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import Process, RankRecord
-from ddpnb.recording.source.store_keys import key_lines
+from ddpnb.recording.source.statements import key_lines
 from ddpnb.recording.split import split
 from ddpnb.recording.stacks import MAX_UNSEEN, Frame
 from ddpnb.rules.hangs.stack_lines import caveats

@@ -28,7 +28,7 @@ from ddpnb.studies.bisection.world_probes import WorldProber
 from ddpnb.world.run_requests import check_script, check_terms
 from ddpnb.world.world import World
 
-STEPS, RANKS = BY = ("steps", "ranks")
+STEPS = "steps"
 Parts = Callable[..., Any] | Sequence[Callable[..., Any]]
 
 
@@ -64,8 +64,7 @@ def bisect(
         world: whose ranks run the functions, each probe with a new process group and with the user's modules imported
             again; variables of cells stay. A script needs none.
         n: number of ranks of a script (default: one per GPU, else 2).
-        vary: options of the script: ``"amp"`` is there or not; ``"workers=0|4"`` has a harmless and a failing value,
-            and may have others in order between them.
+        vary: options of the script: ``"amp"`` is there or not; ``"workers=0|4"`` has a harmless and a failing value.
             By default all of its options.
         env: environment variables, ``"NAME=HARMLESS|FAILING"``; an empty value means not set.
         span: ``"NAME=LOW..HIGH"``: the first value of an option that fails.
@@ -74,7 +73,6 @@ def bisect(
             logging, everything; the first of these that fails is narrowed down.
         by: ``"steps"``: the first optimizer step at which the replicas differ, read from the recording of one run, and of
             a second one that looks at each step where the first did not.
-            ``"ranks"``: the smallest number of ranks of a script or command that fails.
         repeat: how many times a configuration has to work to count as good; None: as often as ``confidence`` needs.
         confidence: wanted for a failure that does not always happen.
         backend, patience: as for ``launch()``.
@@ -97,10 +95,8 @@ def bisect(
         [{'name': '--num-workers', 'value': '4'}]
     """
     if (parts := _parts(target)) is not None:
-        if any((vary, env, span, git, ladder)) or by == RANKS:
-            raise UsageError(
-                "vary, env, span, git, ladder and by='ranks' are for scripts.", "Of functions, components are varied."
-            )
+        if any((vary, env, span, git, ladder)):
+            raise UsageError("vary, env, span, git and ladder are for scripts.", "Of functions, components are varied.")
         bisection = _of_functions(*parts, args, world, by, repeat, confidence)
     else:
         script = isinstance(target, (str, os.PathLike))
@@ -110,7 +106,11 @@ def bisect(
         request = Request(command, *how, tuple(vary), tuple(env), span, git, ladder, by, repeat, confidence)
         bisection = of_command(request, None if log is None else os.fspath(log))
     if run:
-        bisection.run(None if quiet else lambda one: print(_line(one, bisection), flush=True))
+        bisection.run(
+            None
+            if quiet
+            else lambda one: print(line(one, len(bisection.trials), bisection.left, bisection.search), flush=True)
+        )
     return bisection
 
 
@@ -124,7 +124,7 @@ def of_command(request: Request, log: str | None = None) -> Bisection:
     """
     check_terms("raise", request.patience)
     varies = any((request.vary, request.env, request.span, request.git, request.ladder))
-    _check_by(request.by, varies or (request.by == STEPS and (request.repeat != 1 or log is not None)))
+    _check_by(request.by, varies or request.repeat != 1 or log is not None)
     if request.script:
         if not request.module:
             check_script(request.command[0])
@@ -171,10 +171,6 @@ def proposals(command: Sequence[str]) -> tuple[list[Varied], list[Varied]]:
     return proposed(command, options, request.script_place), suggested(command, options)
 
 
-def _line(one: Any, bisection: Bisection) -> str:
-    return line(one, len(bisection.trials), bisection.left, bisection.search)
-
-
 def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | None:
     """The function and its components; None: the target is a script or a command."""
     if isinstance(target, (str, os.PathLike)):
@@ -193,8 +189,10 @@ def _parts(target: Any) -> tuple[Callable[..., Any] | None, list[Component]] | N
 
 
 def _check_by(by: str | None, others: bool) -> None:
-    if by not in (None, *BY):
-        raise UsageError(f"there is no search by={by!r}.", f"Write one of {', '.join(BY)}.")
+    if by not in (None, STEPS):
+        raise UsageError(
+            f"there is no search by={by!r}.", "Write by='steps', or span='nproc=1..8' for a number of ranks."
+        )
     if by is not None and others:
         raise UsageError(f"a search by {by} goes with no other search.", "Search one of them, then the next.")
 

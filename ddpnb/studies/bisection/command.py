@@ -21,14 +21,11 @@ from ddpnb.studies.bisection.command_line import (
     whole,
 )
 from ddpnb.studies.bisection.proposals import by_name, proposed, sorted_into_rungs, there_or_not
-from ddpnb.studies.bisection.space import Probe, RangeSpace, SetSpace, Space
+from ddpnb.studies.bisection.space import Component, Probe, RangeSpace, SetSpace, Space
 from ddpnb.studies.bisection.varied import Trying, Varied
 
 _OWN = {"n": "-n", "nproc": "-n", "nproc-per-node": "-n", "backend": "--backend"}
-_HINT = (
-    "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'; further values may stand "
-    "between these two."
-)
+_HINT = "Write --vary NAME for an option that is there or not, or --vary 'NAME=HARMLESS|FAILING'."
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,8 @@ class Request:
     as for ``ddpnb run``. ``vary``: ``NAME`` for an option that is there or not, ``NAME=HARMLESS|FAILING`` for one with a
     value; ``env``: the same of environment variables, where an empty value means not set. ``span``: ``NAME=LOW..HIGH``, whole
     numbers of one option, of which the first that fails is searched. ``git``: ``GOOD..BAD``, commits. ``ladder``: begin with
-    a single process without any option, then all ranks, and so on. ``by``: ``steps`` or ``ranks``. ``repeat``,
-    ``confidence``: as for ``Search``.
+    a single process without any option, then all ranks, and so on. ``by``: ``steps``. ``repeat``, ``confidence``: as for
+    ``Search``.
     """
 
     command: tuple[str, ...]
@@ -92,22 +89,21 @@ class CommandSpace:
         self.request, self.command = request, request.command
         self._declared = by_name(declared)
         self.varied: tuple[Varied, ...] = ()
-        span = request.span if request.by is None else f"nproc=1..{self._most_ranks()}"
-        if (span is not None) + bool(commits) + bool(request.vary or request.env) > 1:
+        if (request.span is not None) + bool(commits) + bool(request.vary or request.env) > 1:
             raise UsageError(
                 "a set of options, a range and commits are different searches.", "Search one of them, then the next."
             )
         self.space: Space
         if commits:
             self.space = RangeSpace("commit", commits, "git")
-        elif span is not None:
-            spanned, values = self._span(span)
+        elif request.span is not None:
+            spanned, values = self._span(request.span)
             self.varied = (spanned,)
             self.space = RangeSpace(spanned.name, values)
         else:
             self.varied = (*map(self._option, request.vary), *map(_variable, request.env)) or self._proposed()
             rungs = self._climbed() if request.ladder else []
-            self.space = SetSpace([two for one in self.varied for two in one.components], rungs)
+            self.space = SetSpace([Component(one.name, one.failing or "") for one in self.varied], rungs)
 
     def trying(self, probe: Probe) -> Trying:
         """What a probe runs."""
@@ -117,7 +113,7 @@ class CommandSpace:
         environment: dict[str, str | None] = {}
         own: dict[str, str] = {}
         for one in self.varied:
-            value = one.value(probe.on) if probe.at is None else str(probe.at)
+            value = str(probe.at) if probe.at is not None else one.failing if one.name in probe.on else one.harmless
             if one.kind == "variable":
                 environment[one.name] = value or None
             elif one.kind == "own":
@@ -150,28 +146,18 @@ class CommandSpace:
             rungs = [(title, [name for name in added if name != option]) for title, added in rungs]
             rungs = [("all ranks", [option]), *((title, added) for title, added in rungs if added)]
         self.varied = tuple(named[name] for _, added in rungs for name in added)
-        return [(title, [two.name for one in added for two in named[one].components]) for title, added in rungs]
-
-    def _most_ranks(self) -> int:
-        _, given = self.request.ranks or ("", None)
-        size = whole(given)
-        if size is None:
-            raise UsageError("the command does not say how many ranks it starts.", "Write --range 'NAME=1..N'.")
-        if size < 2:
-            raise UsageError("there is no smaller world than one rank.", "Start from a number of ranks that fails.")
-        return size
+        return rungs
 
     def _option(self, text: str) -> Varied:
         name, equals, given = text.partition("=")
         if not equals:
             return there_or_not(self.command, name, self._declared)
-        values = _values(given)
-        if not values or not name.strip("-"):
+        harmless, different, failing = _values(given)
+        if not different or not name.strip("-"):
             raise UsageError(f"--vary {text!r} needs a harmless and a failing value.", _HINT)
-        harmless, *between, failing = values
         own = _OWN.get(plain(name))
         if self.request.script and own is not None:
-            return Varied("own", own, failing, harmless, between=tuple(between))
+            return Varied("own", own, failing, harmless)
         found = find(self.command, name)
         if found is None and own == "-n":
             if self.request.ranks is None:
@@ -179,7 +165,7 @@ class CommandSpace:
                     "the command does not say how many ranks it starts.", "Add its option, such as --nproc-per-node 4."
                 )
             found, _ = self.request.ranks
-        return Varied("option", found or self._spelt(name), failing or None, harmless or None, between=tuple(between))
+        return Varied("option", found or self._spelt(name), failing or None, harmless or None)
 
     def _spelt(self, name: str) -> str:
         """An option that the command does not have, as it would be typed."""
@@ -200,17 +186,16 @@ class CommandSpace:
 
 def _variable(text: str) -> Varied:
     name, equals, given = text.partition("=")
-    values = _values(given)
-    if not equals or not (name.isidentifier() and name.isascii()) or not values:
+    harmless, different, failing = _values(given)
+    if not equals or not (name.isidentifier() and name.isascii()) or not different:
         raise UsageError(
             f"--env {text!r} needs a harmless and a failing value.",
             "Write --env 'NAME=HARMLESS|FAILING'; an empty value means that it is not set.",
         )
-    harmless, *between, failing = values
-    return Varied("variable", name, failing, harmless, between=tuple(between))
+    return Varied("variable", name, failing, harmless)
 
 
-def _values(text: str) -> list[str]:
-    """Two or more values, each once, those in the middle not empty; else none."""
-    values = text.split("|")
-    return values if len(values) == len(set(values)) > 1 and all(values[1:-1]) else []
+def _values(text: str) -> tuple[str, bool, str]:
+    """``HARMLESS|FAILING``: the two values, and whether they are two, and different."""
+    harmless, bar, failing = text.partition("|")
+    return harmless, bool(bar) and harmless != failing and "|" not in failing, failing

@@ -23,11 +23,7 @@ _ANSWERS = {
     "other": ("warning", "warning"),
     "skip": ("idle", "faint"),
 }
-_BY = (
-    ("", "-"),
-    ("steps", "optimizer step: replicas differ"),
-    ("ranks", "number of ranks"),
-)
+_BY = (("", "-"), ("steps", "optimizer step: replicas differ"))
 _COLUMNS = 12  # components that have one each
 _REASON = 160
 _HELP = "find what makes a program fail"
@@ -83,7 +79,7 @@ def choose(command: str, proposed: Sequence[Varied], suggested: Sequence[Varied]
     none = Paragraph("The command has no options to vary: choose something below.", kind="faint")
     table = as_html.html(listed if rows else none)
     more = (
-        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps, ranks</summary><div class="row">'
+        '<details style="margin-top:8px"><summary>Something else: environment variables, a number, commits, steps</summary><div class="row">'
         + markup.field("environment variables", "env", hint="NCCL_P2P_DISABLE=1|", size=28)
         + markup.field("the first failing number of an option", "span", hint="batch-size=1..64", size=22)
         + markup.field("the first failing commit", "git", hint="v1.2..HEAD", size=16)

@@ -22,19 +22,17 @@ class Component:
         name: as the user knows it, such as ``--num-workers``.
         value: what it is when on, where there is something to say.
         requires: names of components that must be on for this one to run.
-        of: of an option with several values, its name: this is one of them, and requires those before it.
     """
 
     name: str
     value: str = ""
     requires: tuple[str, ...] = ()
-    of: str = ""
 
     def to_json(self) -> dict[str, str]:
-        return {"name": self.of or self.name, "value": self.value}
+        return {"name": self.name, "value": self.value}
 
     def __str__(self) -> str:
-        return f"{self.of or self.name}={self.value}" if self.value else self.of or self.name
+        return f"{self.name}={self.value}" if self.value else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +92,11 @@ class SetSpace:
         return Probe(tuple(name for name in self.names if name in on))
 
     def shown(self, names: Collection[str]) -> list[Component]:
-        """These components for people: of several values of an option the last one."""
-        given = {one.of or one.name: one for one in self.components if one.name in names}
-        return list(given.values())
+        """The components of these names, in order."""
+        return [one for one in self.components if one.name in names]
 
     def __str__(self) -> str:
-        options: dict[str, str] = {}  # each with its values
-        for one in self.components:
-            before = options.get(one.of)
-            options[one.of or one.name] = str(one) if before is None else f"{before}|{one.value}"
-        return ", ".join(options.values())
+        return ", ".join(map(str, self.components))
 
     def cumulative(self) -> list[tuple[str, Probe]]:
         """Each rung with everything below it on; the last one is the start."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-from ddpnb.studies.bisection.space import Component
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +35,10 @@ class Trying:
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """Something of a command that takes one of two values, or of several in order; None: it is not there.
+    """Something of a command that takes one of two values; None: it is not there.
 
     ``kind``: ``given`` for an option that stays as the command has it, or is left out; ``option`` for one whose value is
     replaced; ``variable`` of the environment; ``own`` for an option of ddpnb. ``words``: that its value takes at most.
-    ``between``: values between the harmless and the failing one.
     """
 
     kind: str
@@ -49,21 +46,3 @@ class Varied:
     failing: str | None
     harmless: str | None
     words: int = 1
-    between: tuple[str, ...] = ()
-
-    @property
-    def components(self) -> tuple[Component, ...]:
-        """As components: on is the failing value; of several values, each requires those before it."""
-        if not self.between:
-            return (Component(self.name, self.failing or ""),)
-        values = (*self.between, self.failing or "")
-        names = [f"{self.name}={value}" for value in values]
-        return tuple(
-            Component(names[place], value, tuple(names[max(place - 1, 0) : place]), self.name)
-            for place, value in enumerate(values)
-        )
-
-    def value(self, on: Collection[str]) -> str | None:
-        """Its value with these components on."""
-        reached = sum(component.name in on for component in self.components)
-        return (self.harmless, *self.between, self.failing)[reached]

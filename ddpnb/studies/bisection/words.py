@@ -34,9 +34,9 @@ def named(probe: Probe, search: Search) -> str:
     if not probe.on:
         return "with none of them" if len(space.names) > 1 else f"without {space.components[0].name}"
     off = [name for name in space.names if name not in probe.on]
-    if len(off) < len(probe.on) and not any(component.of for component in space.components):
+    if len(off) < len(probe.on):
         return f"without {', '.join(off)}"
-    return f"with {', '.join(component.name for component in space.shown(probe.on))} alone"
+    return f"with {', '.join(probe.on)} alone"
 
 
 def trial(one: Trial, number: int, expected: int, search: Search) -> str:
@@ -91,11 +91,11 @@ def conclusion(result: SearchResult, search: Search) -> str:
     found = {name for cause in result.causes for name in cause}
     others = [name for name in space.names if not found & set(space.probe([name]).on)]
     if others and any(one.answer == "good" and set(others) <= set(one.probe.on) for one in search.trials):
-        lines.append(f"It works with the others: {', '.join(one.name for one in space.shown(others))}.")
+        lines.append(f"It works with the others: {', '.join(others)}.")
     judged = {one.probe for one in search.trials if one.answer in ("bad", "good")}
     n = len({one.probe for one in search.trials} - judged)
     if n:
-        what = "a smaller set" if len(space.shown(result.minimal)) > 1 else "further causes"
+        what = "a smaller set" if len(result.minimal) > 1 else "further causes"
         lines.append(f"{n} configuration{'s' * (n > 1)} could not be judged: there may be {what}.")
     return "\n".join(lines)
 

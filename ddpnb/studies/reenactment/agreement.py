@@ -42,7 +42,11 @@ def compare(plan: Plan, found: Finding | None) -> Agreement:
         f"{what} in the recording: {_ranks(wanted)}; of the live ranks: {_ranks(given)}."
         for what, wanted, given in (
             ("At fault", _here(plan, expected.culprits), found.culprits),
-            ("The sides", _sides(plan, expected), tuple(sorted(rank for side in found.sides for rank in side))),
+            (
+                "The sides",
+                _here(plan, (rank for side in expected.sides for rank in side)),
+                tuple(sorted(rank for side in found.sides for rank in side)),
+            ),
         )
         if not set(wanted) <= set(given) or not set(given) <= {*wanted, *unknown}
     ]
@@ -71,10 +75,6 @@ def _here(plan: Plan, ranks: Iterable[int]) -> tuple[int, ...]:
     """The live ranks that make the calls of these ranks."""
     wanted = set(ranks)
     return tuple(part.rank for part in plan.parts if part.original in wanted)
-
-
-def _sides(plan: Plan, finding: Finding) -> tuple[int, ...]:
-    return _here(plan, (rank for side in finding.sides for rank in side))
 
 
 def _ranks(ranks: Iterable[int]) -> str:

@@ -139,7 +139,8 @@ def _behaviour(recording: Recording, standing: Standing, everyone: tuple[int, ..
         made = [Made(blocked, blocked.group, 1)]
     how: How = "unknown"
     if ending is not None:
-        stopped = is_fence_stop(ending) or is_consequence(record) or _failed_at_end(made)
+        fenced = bool(made) and made[-1].call.state is CallState.FENCED
+        stopped = is_fence_stop(ending) or is_consequence(record) or fenced
         if ending.how == "raised" and stopped:
             blocked = _stopped_in(made)
         how = "raised" if ending.how == "raised" else "died" if not ending.well else "left"
@@ -203,10 +204,6 @@ def _made(rank: int, calls: tuple[Call, ...], everyone: tuple[int, ...]) -> list
         turns[channel] += 1
         made.append(Made(call, group, message=(*channel, key[-1] if key is not None else turns[channel])))
     return made
-
-
-def _failed_at_end(made: list[Made]) -> bool:
-    return bool(made) and made[-1].call.state is CallState.FENCED
 
 
 def _stopped_in(made: list[Made]) -> Call | None:

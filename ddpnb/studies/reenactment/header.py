@@ -38,7 +38,7 @@ def header(plan: Plan, name: str, timeout_s: int, file: str) -> list[str]:
         lines += _wrapped(comment(text), "# ")
     if plan.size != plan.world_size:
         lines += ["#", f"# {plan.size} ranks stand for {plan.world_size}:"]
-        for others, parts in _alike(plan):
+        for others, parts in alike(plan):
             own = phrases.ranks(part.original for part in parts)
             lines += _wrapped(f"{phrases.ranks(part.rank for part in parts)}: {own}{others}", "#   ")
     lines += ["#"] if plan.notes or plan.left_out else []
@@ -93,7 +93,7 @@ def _waits_in(part: Part) -> str:
     return part.steps[part.waits_in if part.waits_in is not None else -1].title
 
 
-def _alike(plan: Plan) -> list[tuple[str, list[Part]]]:
+def alike(plan: Plan) -> list[tuple[str, list[Part]]]:
     """The live ranks that stand for the same ranks, with what is said of these."""
     found: dict[tuple[int, ...], tuple[str, list[Part]]] = {}
     for part in plan.parts:

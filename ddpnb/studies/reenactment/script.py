@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from ddpnb.errors import UsageError
-from ddpnb.recording.calls import NO_SITE, Site
+from ddpnb.recording.calls import NO_SITE
 from ddpnb.studies.reenactment.call_lines import text_of
 from ddpnb.studies.reenactment.expressions import Case, base_name, one_of, ranks_are, ranks_are_not
 from ddpnb.studies.reenactment.header import FIRST_LINES, header, instead
@@ -263,7 +263,8 @@ class _Writer:
     def _original(self, steps: Iterable[Step]) -> str:
         """Where the recorded calls were made, and which they were."""
         steps = list(steps)
-        places = list(dict.fromkeys(_place(step.site) for step in steps if step.site != NO_SITE))
+        sites = [step.site for step in steps if step.site != NO_SITE]
+        places = list(dict.fromkeys(f"{base_name(site.file)}:{site.line}" for site in sites))
         titles = list(dict.fromkeys(step.title for step in steps))
         shown = titles[:1] if len(titles) == 1 else [titles[0], "to" if len(titles) > 2 else "and", titles[-1]]
         return comment(": ".join([*places[:1], " ".join(shown)]))
@@ -358,7 +359,3 @@ def _signal(code: int) -> str:
         return f"signal.{signal.Signals(-code).name}"
     except ValueError:
         return "signal.SIGKILL"
-
-
-def _place(site: Site) -> str:
-    return f"{base_name(site.file)}:{site.line}"

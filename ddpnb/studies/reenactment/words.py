@@ -6,6 +6,7 @@ from ddpnb.recording import phrases
 from ddpnb.render import as_text
 from ddpnb.render.document import Group, Items, Paragraph, Span
 from ddpnb.studies.reenactment.agreement import Agreement
+from ddpnb.studies.reenactment.header import alike
 from ddpnb.studies.reenactment.plan import Plan
 
 _SHOWN = 8
@@ -30,12 +31,7 @@ def notes(plan: Plan, agreement: Agreement | None) -> list[str]:
     found = list(agreement.differences) if agreement is not None else []
     if plan.size != plan.world_size:
         found.append(f"{plan.size} live ranks stand for {plan.world_size}.")
-        alike = {
-            part.stands_for: [other for other in plan.parts if other.stands_for == part.stands_for]
-            for part in plan.parts
-        }
-        for others, parts in alike.items():
-            more = f", of {phrases.ranks(others)}, which do the same" if len(others) > 1 else ""
+        for more, parts in alike(plan):
             live, original = ([getattr(part, name) for part in parts] for name in ("rank", "original"))
             verb = phrases.verb(live, "re-enacts", "re-enact")
             found.append(f"Live {phrases.ranks(live)} {verb} {phrases.ranks(original)}{more}.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddpnb.recording.calls import NO_SITE
 from ddpnb.recording.recording import Recording
 from ddpnb.studies.scan import vocabulary as words
-from ddpnb.studies.scan.scan import CollectiveSite
+from ddpnb.studies.scan.sites import CollectiveSite
 
 Place = tuple[str, int]  # a file and a line
 
@@ -67,7 +67,7 @@ def _counted(file: str, line: int, sites: list[CollectiveSite], row: dict[int, i
     ops = sorted({site.op for site in sites})
     free = all(op in words.P2P for op in ops) if ops else False
     # A root and the others may issue one collective from two lines.
-    matched = any(condition.matched for site in sites if not site.via for condition in site.conditions)
+    matched = any(condition.matched for site in sites for condition in site.conditions)
     unequal = not free and not matched and len({count for _, count in counts}) > 1
     return Counted(file, line, ", ".join(ops), counts, unequal, tuple(sites))
 

@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ddpnb.recording.calls import Site
 from ddpnb.recording.phrases import ranks as ranks_in_words
 from ddpnb.recording.split import by_value
 from ddpnb.render.terminal import Paragraph, columns, output, table
-from ddpnb.studies.scan.scan import CollectiveSite, Scan
+from ddpnb.studies.scan.scan import Scan
+from ddpnb.studies.scan.sites import CollectiveSite, Condition
 from ddpnb.studies.scan.tally import Counted
-from ddpnb.studies.scan.walk import Condition
 from ddpnb.texts import one_line
 
 _MOST_PLACES = 8  # of one decision, unless all are asked for
@@ -21,7 +20,7 @@ _HEADING = "Rank-dependent collectives. Ranks that call them block on the ranks 
 
 def scan(result: Scan, *, everything: bool = False, colour: bool = False, width: int | None = None) -> str:
     """The whole scan: marked collectives grouped by condition, then the rest; ends without a newline."""
-    headline = f"ddpnb scan: {_count(len(result.own), 'collective call', 'collective calls')} in "
+    headline = f"ddpnb scan: {_count(len(result.sites), 'collective call', 'collective calls')} in "
     headline += _count(len(result.files), "file", "files")
     parts = [Paragraph((headline, "bold"))]
     for problem in result.problems:
@@ -49,23 +48,14 @@ def _by_decision(sites: Iterable[CollectiveSite]) -> list[tuple[Condition, list[
 def _group(condition: Condition, sites: Sequence[CollectiveSite], everything: bool) -> list[Paragraph]:
     shown = sites if everything else sites[:_MOST_PLACES]
     parts = [Paragraph((f"{condition.file}:{condition.line}  {condition}", "bold"), rest="    ")]
-    parts += [Paragraph(_chain(site, condition.file), first="  - ", rest="      ") for site in shown]
+    parts += [Paragraph(f"line {site.site.line} {site.op}", first="  - ", rest="      ") for site in shown]
     if len(sites) > len(shown):
         parts.append(Paragraph(f"  - and {len(sites) - len(shown)} more (--all)"))
-    return [*parts, *_why(_sentence(condition.reason), sites[0].advice_on(condition))]
+    return [*parts, *_why(_sentence(condition.reason), condition.advice)]
 
 
 def _why(reason: str, advice: str) -> list[Paragraph]:
     return [Paragraph(f"{word}: {text}", first="  ", rest="    ") for word, text in (("why", reason), ("Fix", advice))]
-
-
-def _chain(site: CollectiveSite, file: str) -> str:
-    """``line 40 save() -> io.py:12 barrier``, as seen from the file of the decision."""
-    steps: list[str] = []
-    for place, what in zip(site.places, (*site.through, site.op), strict=True):
-        steps.append(f"line {place.line} {what}" if place.file == file else f"{place} {what}")
-        file = place.file
-    return " -> ".join(steps)
 
 
 def _unwaited(result: Scan) -> list[Paragraph]:
@@ -76,17 +66,14 @@ def _unwaited(result: Scan) -> list[Paragraph]:
 
 
 def _rest(result: Scan, everything: bool, width: int) -> str:
-    marked = {(site.site, site.op) for site in result.marked}
-    rest = sorted(
-        (site for site in result.own if (site.site, site.op) not in marked),
-        key=lambda site: (result.files.index(site.site.file), site.site.line),
-    )
-    more = " more" if marked else ""
+    rest = [site for site in result.sites if not site.marked]
+    more = " more" if result.marked else ""
     if not rest:
-        return "" if marked else "No collective calls found."
+        return "" if result.marked else "No collective calls found."
+    free = f"{len(rest)}{more}: no condition on the rank around the call"
     if not everything:
-        return f"{len(rest)}{more}: no issue found in the source (--all lists {'it' if len(rest) == 1 else 'them'})."
-    lines = [f"{len(rest)}{more}: no issue found in the source."]
+        return f"{free} (--all lists {'it' if len(rest) == 1 else 'them'})."
+    lines = [f"{free}."]
     for file in result.files:
         rows = [(f"  line {site.site.line}", site.op, _under(site)) for site in rest if site.site.file == file]
         lines += [one_line(file), table(rows, width=width)] if rows else []
@@ -151,21 +138,16 @@ def to_json(result: Scan) -> dict[str, Any]:
 def _site_json(site: CollectiveSite) -> dict[str, Any]:
     decision = site.decision
     return {
-        "op": site.op, **_place(site.site), "last_line": site.last_line, "text": site.text, "doubt": "strong" if site.marked else "none",
-        "reason": decision.reason if decision is not None else "", "advice": site.advice_on(decision) if decision is not None else "",
+        "op": site.op, "file": site.site.file, "line": site.site.line, "function": site.site.function, "last_line": site.last_line, "text": site.text, "doubt": "strong" if site.marked else "none",
+        "reason": decision.reason if decision is not None else "", "advice": decision.advice if decision is not None else "",
         "decision": None if decision is None else _condition(decision),
         "decisions": [_condition(condition) for condition in site.decisions],
         "conditions": [_condition(condition) for condition in site.conditions],
-        "via": [{**_place(place), "call": call} for place, call in zip(site.via, site.through, strict=True)],
     }  # fmt: skip
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
     return {**asdict(condition), "cause": "rank" if condition.depends_on_rank else ""}
-
-
-def _place(site: Site) -> dict[str, Any]:
-    return {"file": site.file, "line": site.line, "function": site.function}
 
 
 def counts_json(rows: Sequence[Counted]) -> list[Mapping[str, Any]]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ddpnb.recording.source.branches import LOOPS
+from ddpnb.recording.calls import Site
 from ddpnb.recording.source.expressions import bare, dotted, last_name, shown, whole_text
 from ddpnb.studies.scan import vocabulary as words
 from ddpnb.studies.scan.modules import Scope
-from ddpnb.studies.scan.operations import Operations, group_of
+from ddpnb.studies.scan.operations import group_of, operation
 from ddpnb.studies.scan.ranks import Ranks
+from ddpnb.studies.scan.sites import CollectiveSite, Condition
 
-WAYS_OUT = ("return", "continue", "break")
 _MOST_WAYS = 30  # out of a function
-_ARMS = ("if", "else", "case", "and")
 _OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.GtE, ast.GtE: ast.Lt, ast.Gt: ast.LtE, ast.LtE: ast.Gt,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -28,247 +28,207 @@ _EVALUATED: dict[type[ast.cmpop], Callable[[int, Any], bool]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """One condition on the way to a call.
-
-    ``kind`` ``return``, ``continue`` and ``break`` are ways around the call: when ``text`` holds, the rank leaves before
-    it. ``matched``: the ranks that decide otherwise make the same calls, or need not make this one.
-    """
-
-    line: int
-    text: str
-    kind: str
-    depends_on_rank: bool = False
-    reason: str = ""  # in plain words
-    file: str = ""
-    matched: bool = False
-
-    @property
-    def marked(self) -> bool:
-        """Whether only some ranks may pass."""
-        return self.depends_on_rank and not self.matched
-
-    def __str__(self) -> str:
-        """The condition as text."""
-        if self.kind in WAYS_OUT:
-            return f"{self.kind} if {self.text}"
-        if self.kind in _ARMS:
-            return f"only if {self.text}"
-        return f"{self.kind} {self.text}".strip() if self.kind in ("while", "except") else self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A call of a collective, or of a function of the project."""
-
-    node: ast.Call
-    op: str | None
-    called: Scope | None
-    conditions: tuple[Condition, ...]
-    handed_on: bool = False  # the function is passed on here, not called
-
-
-_Around = tuple[ast.AST, str, ast.AST]  # what is around a node: the parent, the field, and the child in it
+_Around = tuple[Condition, ...]  # outermost first
+_Calls = list[tuple[str, str]]  # operations, each with its group
+_Way = tuple[str, _Around]  # how a statement leaves, and the conditions of the arms around it
 
 
 class Walk:
-    """The calls of one function that matter, in the order of the source."""
+    """The collectives of one function, in the order of the source: ``sites``."""
 
-    def __init__(self, operations: Operations, ranks: Ranks, scope: Scope) -> None:
-        self._operations, self._ranks, self.scope = operations, ranks, scope
-        self._nodes = list(scope.nodes())
-        self._parents: dict[ast.AST, tuple[ast.AST, str]] = {}
-        for node in (scope.node, *self._nodes):
-            for field, value in ast.iter_fields(node):
-                for child in value if isinstance(value, list) else [value]:
-                    if isinstance(child, ast.AST) and not isinstance(child, (ast.expr_context, ast.operator)):
-                        self._parents[child] = node, field
-        self._matched = self._pairs()
-        self._ways = list(self._ways_out())[:_MOST_WAYS]
-        self.events = sorted(self._events(), key=lambda event: (event.node.lineno, event.node.end_lineno or 0))
+    def __init__(self, scope: Scope, ranks: Ranks, uses_framework: bool) -> None:
+        self.scope, self._names, self._path = scope, scope.module.names, scope.module.path
+        self._ranks, self._uses_framework = ranks, uses_framework
+        self._matched: set[ast.If] = set()  # no difference: the other ranks make the same calls
+        self._managers: list[str] = []
+        self._walk()
+        if self._matched:
+            self._walk()
 
-    def _events(self) -> Iterator[Event]:
-        decorated = self._decorators()
-        for node in self._nodes:
-            if isinstance(node, ast.Call):
-                op = self._operations.operation(self.scope, node)
-                if op is None and last_name(node.func) == "state_dict" and self._is_within(node, "state_dict_type"):
-                    op = "state_dict"
-                called = self._operations.called(self.scope, node) if op is None else []
-                if op is None and not called:
-                    continue
-                conditions = _in_order([*decorated, *self._conditions(node)])
-                if op is not None:
-                    yield Event(node, op, None, for_members(node, conditions))
-                yield from (Event(node, None, function, conditions, handed_on) for function, handed_on in called)
+    def _walk(self) -> None:
+        self.sites: list[CollectiveSite] = []
+        self._alone: list[tuple[ast.If, _Calls]] = []  # each `if` on the rank that has no match yet
+        self._block(self.scope.node.body, tuple(self._decorators()))
 
     def _decorators(self) -> Iterator[Condition]:
         for decorator in getattr(self.scope.node, "decorator_list", []):
             if words.is_rank_decorator(name := last_name(decorator)):
                 reason = f"`@{name}` runs the function on one rank, judging by its name"
-                yield Condition(decorator.lineno, f"@{name}", "decorator", True, reason, self.scope.path)
+                yield Condition(decorator.lineno, f"@{name}", "decorator", True, reason, self._path)
 
-    # -- conditions around a node
+    def _block(self, statements: Sequence[ast.stmt], around: _Around) -> list[_Way]:
+        """Walk through statements; returns the ways that leave them."""
+        ways: list[_Way] = []
+        returned: list[tuple[ast.If, _Calls, int]] = []
+        for statement in statements:
+            first = len(self.sites)
+            passed = tuple(condition for way in ways if (condition := _around(way)) is not None)
+            ways += self._statement(statement, (*around, *passed))
+            if isinstance(statement, ast.If) and not statement.orelse and way_out(statement.body[-1]) == "return":
+                returned.append((statement, self._calls(first), len(self.sites)))
+        self._matched |= {node for node, calls, after in returned if calls and calls == self._calls(after)}
+        return ways[:_MOST_WAYS]
 
-    def _around(self, node: ast.AST) -> list[_Around]:
-        """What is around a node in its function, outermost first."""
-        around: list[_Around] = []
-        while node is not self.scope.node:
-            parent, field = self._parents[node]
-            around.append((parent, field, node))
-            node = parent
-        return around[::-1]
-
-    def _is_within(self, node: ast.AST, manager: str) -> bool:
-        """Whether it is in a ``with`` of this context manager."""
-        return any(
-            isinstance(parent, (ast.With, ast.AsyncWith))
-            and field == "body"
-            and any(last_name(item.context_expr) == manager for item in parent.items)
-            for parent, field, _ in self._around(node)
-        )
-
-    def _conditions(self, node: ast.Call) -> Iterator[Condition]:
-        around = self._around(node)
-        for level in around:
-            yield from self._of(*level)
-        for kind, left, out in self._ways:
-            outer = _shared(out, around)
-            if _passes(kind, (left, out), (node, around), outer) and (way := self._way(kind, out[outer:])) is not None:
-                yield way
-
-    def _of(self, parent: ast.AST, field: str, child: ast.AST) -> list[Condition]:
-        match parent:
-            case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+    def _statement(self, node: ast.stmt, around: _Around) -> list[_Way]:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 return []
-            case ast.If(test=test) | ast.IfExp(test=test) if field != "test":
-                return [self._test(test, field == "body", parent)]
-            case ast.For() | ast.AsyncFor() if field == "body":
-                return [self._loop(parent.target, parent.iter, parent)]
-            case ast.While(test=test) if field == "body" and not isinstance(test, ast.Constant):
-                return [self._condition(test, shown(test), "while")]
-            case ast.BoolOp(op=op, values=values):
-                before = values[: values.index(child)]  # type: ignore[arg-type]
-                return [self._test(one, isinstance(op, ast.And), kind="and") for one in before]
-            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp() if field != "generators":
-                loops = [self._loop(one.target, one.iter, parent) for one in parent.generators]
-                return loops + [self._test(test, True) for one in parent.generators for test in one.ifs]
-            case ast.match_case(pattern=pattern) if field == "body":
-                subject = getattr(self._parents[parent][0], "subject", pattern)
-                return [self._condition(subject, f"{shown(subject)} is {shown(pattern)}", "case", line=pattern.lineno)]
-            case ast.ExceptHandler():
-                text = shown(parent.type) if parent.type is not None else ""
-                return [Condition(parent.lineno, text, "except", file=self.scope.path)]
-            case ast.Try(finalbody=[first, *_]) if field == "finalbody":
-                return [Condition(first.lineno, "finally", "finally", file=self.scope.path)]
+            case ast.If(test=test):
+                return self._if(node, test, around)
+            case ast.For() | ast.AsyncFor() | ast.While():
+                return self._loop(node, around)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    self._expression(item.context_expr, around)
+                self._managers += (names := [last_name(item.context_expr) for item in items])
+                ways = self._block(body, around)
+                del self._managers[len(self._managers) - len(names) :]
+                return ways
+            case ast.Match(subject=subject, cases=cases):
+                self._expression(subject, around)
+                arms = [(self._case(subject, one), one.body) for one in cases]
+                return [way for arm, body in arms for way in self._arm(body, around, arm)]
+            case ast.Try() | ast.TryStar():
+                caught = [
+                    (one.body, one.lineno, shown(one.type) if one.type else "", "except") for one in node.handlers
+                ]
+                last = [(node.finalbody, one.lineno, "finally", "finally") for one in node.finalbody[:1]]
+                ways = self._block([*node.body, *node.orelse], around)
+                for body, line, text, kind in (*caught, *last):
+                    ways += self._block(body, (*around, Condition(line, text, kind, file=self._path)))
+                return ways
             case _:
-                return []
+                self._expression(node, around)
+                return [(kind, ())] if (kind := way_out(node)) else []
 
-    def _test(self, test: ast.expr, way: bool, statement: ast.AST | None = None, kind: str = "") -> Condition:
+    def _arm(self, body: Sequence[ast.stmt], around: _Around, arm: Condition) -> list[_Way]:
+        return [(kind, (arm, *arms)) for kind, arms in self._block(body, (*around, arm))]
+
+    def _if(self, node: ast.If, test: ast.expr, around: _Around) -> list[_Way]:
+        self._expression(test, around)
+        if isinstance(test, ast.Compare) and dotted(test.left) == "__name__":
+            return self._block(node.body, around) + self._block(node.orelse, around)
+        first = len(self.sites)
+        yes, no = (self._test(test, way, matched=node in self._matched) for way in (True, False))
+        ways = self._arm(node.body, around, yes)
+        middle = len(self.sites)
+        ways += self._arm(node.orelse, around, no)
+        if yes.depends_on_rank:
+            self._match(node, self._calls(first, middle), self._calls(middle))
+        return ways
+
+    def _match(self, node: ast.If, made: _Calls, otherwise: _Calls) -> None:
+        """Whether the ranks of the other branch make the same calls, there or in another ``if``."""
+        if (made or node.orelse) and made == otherwise:
+            self._matched.add(node)
+        elif made and not node.orelse:
+            for other, calls in self._alone:
+                if calls == made and _opposite(other.test, node.test):
+                    self._matched |= {node, other}
+                    self._alone.remove((other, calls))
+                    return
+            self._alone.append((node, made))
+
+    def _calls(self, first: int, last: int | None = None) -> _Calls:
+        """What is called at these sites, to be compared with others."""
+        return [(one.op, one.group) for one in self.sites[first:last]]
+
+    def _loop(self, node: ast.For | ast.AsyncFor | ast.While, around: _Around) -> list[_Way]:
+        if isinstance(node, ast.While):
+            self._expression(node.test, around)
+            endless = isinstance(node.test, ast.Constant)
+            inner = around if endless else (*around, self._condition(node.test, shown(node.test), "while"))
+        else:
+            self._expression(node.iter, around)
+            inner = (*around, self._each(node.target, node.iter))
+        first = len(self.sites)
+        ways = self._block(node.body, inner)
+        for place, site in enumerate(self.sites[first:], first):  # in a later iteration
+            left = [
+                _around((kind, tuple(itertools.dropwhile(site.conditions.__contains__, arms))))
+                for kind, arms in ways
+                if kind != "continue"
+            ]
+            self.sites[place] = replace(
+                site, conditions=_on_the_way([*site.conditions, *filter(None, left)], site.group)
+            )
+        return [way for way in (*ways, *self._block(node.orelse, around)) if way[0] == "return"]
+
+    # -- expressions
+
+    def _expression(self, node: ast.AST, around: _Around) -> None:
+        """The calls of an expression or of a statement without blocks."""
+        match node:
+            case ast.Call():
+                for child in ast.iter_child_nodes(node):
+                    self._expression(child, around)
+                self._call(node, around)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self._expression(test, around)
+                self._expression(body, (*around, self._test(test, True)))
+                self._expression(orelse, (*around, self._test(test, False)))
+            case ast.BoolOp(op=op, values=values):
+                for value in values:
+                    self._expression(value, around)
+                    around = (*around, self._test(value, isinstance(op, ast.And), "and"))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                loops = [self._each(one.target, one.iter) for one in node.generators]
+                tests = [self._test(test, True) for one in node.generators for test in one.ifs]
+                for name, value in ast.iter_fields(node):
+                    for child in value if isinstance(value, list) else [value]:
+                        self._expression(child, around if name == "generators" else (*around, *loops, *tests))
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    self._expression(child, around)
+
+    def _call(self, node: ast.Call, around: _Around) -> None:
+        op = operation(self._names, node, self._uses_framework)
+        if op is None and last_name(node.func) == "state_dict" and "state_dict_type" in self._managers:
+            op = "state_dict"
+        if op is not None:
+            group = group_of(node)
+            conditions = _on_the_way(around, group)
+            place = Site(self._path, node.lineno, self.scope.name)
+            self.sites.append(CollectiveSite(op, place, conditions, shown(node), node.end_lineno or node.lineno, group))
+
+    # -- conditions
+
+    def _test(self, test: ast.expr, way: bool, kind: str = "", *, matched: bool = False) -> Condition:
         text = shown(test) if way else negated(test)
-        return self._condition(test, text, kind or ("if" if way else "else"), matched=statement in self._matched)
+        return self._condition(test, text, kind or ("if" if way else "else"), matched=matched)
 
-    def _loop(self, target: ast.expr, items: ast.expr, parent: ast.AST) -> Condition:
-        joined = self._is_within(parent, "Join")  # lets ranks have fewer iterations
+    def _each(self, target: ast.expr, items: ast.expr) -> Condition:
+        joined = "Join" in self._managers  # lets ranks have fewer iterations
         return self._condition(items, f"for {bare(target)} in {shown(items)}", "for", matched=joined)
 
-    def _condition(self, expr: ast.AST, text: str, kind: str, line: int = 0, *, matched: bool = False) -> Condition:
+    def _case(self, subject: ast.expr, case: ast.match_case) -> Condition:
+        text = f"{shown(subject)} is {shown(case.pattern)}"
+        return replace(self._condition(subject, text, "case"), line=case.pattern.lineno)
+
+    def _condition(self, expr: ast.expr, text: str, kind: str, *, matched: bool = False) -> Condition:
         reads = self._ranks.of(self.scope, expr)
-        reason = reads.words if reads is not None else ""
-        at = line or getattr(expr, "lineno", 0)
-        return Condition(at, text, kind, reads is not None, reason, self.scope.path, matched and reads is not None)
-
-    # -- ways out
-
-    def _ways_out(self) -> Iterator[tuple[str, ast.stmt, list[_Around]]]:
-        """Statements that leave the function, a loop or its iteration under a condition that reads the rank."""
-        for node in self._nodes:
-            if isinstance(node, ast.stmt) and (kind := way_out(node)):
-                around = self._around(node)
-                if any(one.depends_on_rank for level in around for one in self._of(*level)):
-                    yield kind, node, around
-
-    def _way(self, kind: str, inner: Sequence[_Around]) -> Condition | None:
-        """The condition that a rank does not leave there, from the first one on that reads the rank."""
-        arms = [one for level in inner for one in self._of(*level) if one.kind in _ARMS]
-        reading = [one for one in arms if one.depends_on_rank]
-        if not reading:
-            return None
-        first = arms.index(min(reading, key=lambda one: one.matched))
-        text = " and ".join(dict.fromkeys(one.text for one in arms[first : first + 3]))
-        matched = all(one.matched for one in reading)
-        return replace(arms[first], line=arms[-1].line, kind=kind, text=text, matched=matched)
-
-    # -- branches that make the same calls
-
-    def _pairs(self) -> set[ast.AST]:
-        """Each ``if`` that is no difference: the ranks of its other branch make the same calls, there or in another ``if``."""
-        matched = set[ast.AST]()
-        open_: list[tuple[ast.If, tuple[str, ...]]] = []
-        for node in (*self._nodes, *self._counterpart()):
-            if isinstance(node, ast.If) and self._ranks.of(self.scope, node.test) is not None:
-                body = self._operations.sequence(self.scope, node.body)
-                if (body or node.orelse) and body == self._operations.sequence(self.scope, self._otherwise(node)):
-                    matched.add(node)
-                elif body and not node.orelse:
-                    other = next(
-                        (one for one, calls in open_ if calls == body and _opposite(one.test, node.test)), None
-                    )
-                    matched |= {node, other} if other is not None else set()
-                    open_ = [pair for pair in open_ if pair[0] is not other]
-                    open_ += [(node, body)] if other is None else []
-        return matched
-
-    def _counterpart(self) -> Iterator[ast.AST]:
-        """``__exit__`` of the class of which this is ``__enter__``."""
-        functions = self._operations.project.modules[self.scope.path].functions
-        other = {"__enter__": "__exit__", "__exit__": "__enter__"}.get(self.scope.name.rpartition(".")[2])
-        if other is not None and (method := functions.get(f"{self.scope.owner}.{other}")) is not None:
-            yield from method.nodes()
-
-    def _otherwise(self, node: ast.If) -> list[ast.stmt]:
-        """What the other ranks run: the ``else``, or what follows a branch that returns."""
-        if node.orelse or way_out(node.body[-1]) != "return" or node not in self._parents:
-            return node.orelse
-        parent, field = self._parents[node]
-        block = getattr(parent, field)
-        return block[block.index(node) + 1 :]
+        if reads is None:
+            return Condition(expr.lineno, text, kind, file=self._path)
+        return Condition(expr.lineno, text, kind, True, reads.words, self._path, matched)
 
 
-def _shared(out: Sequence[_Around], around: Sequence[_Around]) -> int:
-    """How many levels are around both."""
-    for level, (one, other) in enumerate(zip(out, around, strict=False)):
-        if one[:2] != other[:2] or (isinstance(one[0], ast.Match) and one[2] is not other[2]):
-            return level
-    return min(len(out), len(around))
+def _around(way: _Way) -> Condition | None:
+    """The condition that a rank does not leave there, from the first one on that reads the rank; None: none does."""
+    kind, arms = way
+    reading = [one for one in arms if one.depends_on_rank]
+    if not reading:
+        return None
+    first = arms.index(min(reading, key=lambda one: one.matched))
+    text = " and ".join(dict.fromkeys(one.text for one in arms[first : first + 3]))
+    matched = all(one.matched for one in reading)
+    return replace(arms[first], line=arms[-1].line, kind=kind, text=text, matched=matched)
 
 
-def _passes(
-    kind: str, way: tuple[ast.stmt, Sequence[_Around]], call: tuple[ast.Call, Sequence[_Around]], outer: int
-) -> bool:
-    """Whether a rank that leaves there would have come to this call; both with what is around them, ``outer`` in common."""
-    (left, out), (node, around) = way, call
-    loops = [parent for parent, field, _ in out if isinstance(parent, LOOPS) and field == "body"]
-    shared = [parent for parent, field, _ in out[:outer] if isinstance(parent, LOOPS) and field == "body"]
-    if kind in ("break", "continue") and loops[-1:] != shared[-1:]:
-        return False
-    if shared and kind in ("break", "return"):
-        return True  # in a later iteration
-    arms = [levels[outer] for levels in (out, around) if outer < len(levels)]
-    exclusive = len(arms) > 1 and arms[0][0] is arms[1][0] and isinstance(arms[0][0], (ast.If, ast.Match))
-    return left.lineno < node.lineno and not exclusive
-
-
-def _in_order(conditions: list[Condition]) -> tuple[Condition, ...]:
+def _on_the_way(conditions: Iterable[Condition], group: str) -> _Around:
+    """The conditions in line order. Of a group that is not the default one, presumably only the members call it."""
+    if group:
+        conditions = [replace(one, matched=one.depends_on_rank) for one in conditions]
     return tuple(sorted(dict.fromkeys(conditions), key=lambda condition: condition.line))
-
-
-def for_members(call: ast.Call, conditions: tuple[Condition, ...]) -> tuple[Condition, ...]:
-    """A collective of another group than the default one: presumably only its members call it."""
-    if not group_of(call):
-        return conditions
-    return tuple(replace(condition, matched=condition.depends_on_rank) for condition in conditions)
 
 
 def negated(test: ast.expr) -> str:

@@ -15,7 +15,7 @@ from ddpnb.recording.names import UNDECODABLE
 from ddpnb.texts import printable, shortened
 from ddpnb.world.host import topology
 from ddpnb.world.host.answers import Answer, answer
-from ddpnb.world.host.nvml import Driver, Gpu, Process
+from ddpnb.world.host.nvml import Driver, Gpu
 from ddpnb.world.host.owners import owner
 
 _SECTION = "GPUs"
@@ -172,7 +172,7 @@ def _use(gpu: Gpu, name: str) -> list[Check]:
     found: list[Check] = []
     used = sum(one.memory or 0 for one in gpu.processes)
     if used >= _BUSY or (gpu.processes and gpu.compute_mode == "Exclusive_Process"):
-        shown = ", ".join(map(_owner, gpu.processes[:_SHOWN]))
+        shown = ", ".join(owner(one.pid, one.name) for one in gpu.processes[:_SHOWN])
         more = f" and {len(gpu.processes) - _SHOWN} more" if len(gpu.processes) > _SHOWN else ""
         told = f"also used by {shown}{more}: {used / _GIB:.1f} GiB"
         todo = "End them if they are left over, or choose other GPUs with CUDA_VISIBLE_DEVICES."
@@ -185,7 +185,3 @@ def _use(gpu: Gpu, name: str) -> list[Check]:
         todo = f"sudo nvidia-smi -i {gpu.number} -mig 0, or create instances (nvidia-smi mig -cgi)."
         found.append(Check(f"{name} MIG", "warning", told, "", _SECTION, todo))
     return found
-
-
-def _owner(process: Process) -> str:
-    return owner(process.pid, process.name)

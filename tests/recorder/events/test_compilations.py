@@ -64,7 +64,7 @@ def test_what_is_compiled_again_and_where_its_graph_breaks(box, hooks):
     used()
     first, second = (one for one in events(box) if one.site.line == branches.__code__.co_firstlineno)
     assert (first.site.file, first.site.function, first.state) == (__file__, "branches", "done")
-    assert (first.again, first.reason, first.graphs, first.part, first.given_up) == (False, "", 1, "", "")
+    assert (first.again, first.reason, first.part, first.given_up) == (False, "", "", "")
     assert [(cut.file, cut.line) for cut in first.breaks] == [(__file__, first.site.line + 2)]
     assert second.again and "scale == 2" in second.reason and "  " not in second.reason
     rest = [one for one in events(box) if one.site.line != first.site.line]
@@ -141,7 +141,7 @@ def test_another_torch(box, hooks, monkeypatch):
     hooks._starts()
     hooks._ends()
     (event,) = events(box)
-    assert (event.compile_id, event.graphs, event.breaks, event.number) == ("", 0, (), 1)
+    assert (event.compile_id, event.breaks, event.number) == ("", (), 1)
 
 
 def test_a_failure_leaves_the_programs_own_callbacks_alone(box, hooks, monkeypatch, capsys):

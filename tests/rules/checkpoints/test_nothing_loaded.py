@@ -12,10 +12,10 @@ def found(**told):
 
 
 def test_a_state_of_which_nothing_fits():
-    (one,) = found(strict=False, matched=0, given=2, keys=["module.fc.weight", "module.fc.bias"])
+    (one,) = found(matched=0, given=2, keys=["module.fc.weight", "module.fc.bias"])
     assert (one.severity, one.culprits) == ("error", (0, 1, 2, 3))
     assert one.where[0] == (0, LOADED) and "module.fc.weight" in one.evidence[0]
 
 
 def test_a_state_of_which_a_part_fits():
-    assert found(strict=False, matched=1, given=2) == found() == []
+    assert found(matched=1, given=2) == found() == []

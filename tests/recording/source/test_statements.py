@@ -1,8 +1,8 @@
-"""Lines that let tensors require gradients."""
+"""Statements of one kind."""
 
 from __future__ import annotations
 
-from ddpnb.recording.source.gradients import requiring
+from ddpnb.recording.source.statements import key_lines, requiring
 
 SOURCE = """\
 for p in model.parameters():
@@ -26,3 +26,15 @@ def test_all_but_those_that_set_it_to_false():
 
 def test_what_is_not_python():
     assert requiring("def (") == frozenset()
+
+
+def test_lines_that_set_a_key():
+    source = """
+store.set("ready", "1")
+store.set(f"{prefix}/lr/{rank}", value)
+seen.add("not a key")
+self.store.compare_set("leader", "", str(rank))
+store.add(name, 1)
+"""
+    assert key_lines(source) == ((2, "ready"), (3, "*/lr/*"), (5, "leader"))
+    assert key_lines("def (") == ()
