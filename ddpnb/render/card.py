@@ -195,6 +195,9 @@ def outcome_line(diagnosis: Diagnosis) -> str:
         return "ended: the exit status of some ranks is not known"
     if diagnosis.outcome == "divergence" and all(one.code.startswith(_SET_UP) for one in diagnosis.errors):
         return "divergence: completed, but the ranks were set up differently"
+    codes = diagnosis.exit_codes.values()
+    if diagnosis.outcome == "crash" and codes and not diagnosis.findings and set(codes) == {0}:
+        return "crash: the command failed, after all ranks had succeeded"
     seconds = diagnosis.timing.get("diagnosis_s")
     if diagnosis.outcome == "hang" and seconds:  # 0: not known
         return f"{HEADLINES['hang']}, detected {seconds:.1f} s after the last progress"

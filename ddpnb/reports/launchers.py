@@ -72,6 +72,8 @@ _ENDS = tuple(
         (r"failed \(exit_?code: (?P<code>-?\d{1,6})\)\s{1,3}(?:local_rank: \d{1,6} \(pid: (?P<pid>\d{1,10})\)"
          r"|.{0,40}?pid: (?P<pid2>\d{1,10}))", True, True),
         (r"rocess (?P<rank>\d{1,6}) terminated with (?:signal (?P<signal>\w{1,20})|exit code (?P<code>\d{1,6}))", True, False),
+        # Lightning: its prefix names the rank of the child
+        (r"(?P<prefixed>)\bChild process with PID (?P<pid>\d{1,10}) terminated with code (?P<code>-?\d{1,6})\b", True, False),
         (r"(?:Sending|Closing) process (?P<pid>\d{1,10}) (?:closing|via) signal (?P<signal>SIG[A-Z0-9]{2,8})", False, False),
         (r"line \d{1,6}:\s{1,8}(?P<pid>\d{1,10}) (?P<how>Killed|Terminated|Segmentation fault|Aborted|Bus error)\s", False, False),
         (r"pid (?P<pid>\d{1,10}) died, exit code: (?P<code>-?\d{1,6})\b", False, True),
@@ -186,10 +188,11 @@ def _lines(log: Log) -> Iterator[Fact]:
     for pattern, root, shown in _ENDS:
         for match in pattern.finditer(log.text):
             said = match.groupdict()
-            rank, pid = said.get("rank"), said.get("pid") or said.get("pid2")
+            rank = log.speaker_at(match.start()).rank if "prefixed" in said else said.get("rank")
+            pid = said.get("pid") or said.get("pid2")
             host = said.get("host") or given_name(said.get("ip") or "")
-            speaker = Speaker(int(rank) if rank else None, int(pid or 0), host)
-            if rank and pid:
+            speaker = Speaker(int(rank) if rank is not None else None, int(pid or 0), host)
+            if rank is not None and pid:
                 yield Identity(speaker)
             ending = _with_line(_said(said), match[0]) if shown else _said(said)
             yield Ended(speaker, ending, root, log.quoted(match.start()))

@@ -68,6 +68,12 @@ def test_the_time_to_the_verdict_is_told():
     assert "detected" not in card.text(hang()).splitlines()[0]
 
 
+def test_a_command_that_fails_by_itself_names_no_rank():
+    """A parent that ends with another status than 0 once its ranks have finished."""
+    assert "a rank failed" not in card.outcome_line(Diagnosis("crash", exit_codes={0: 0, 1: 0}))
+    assert "a rank failed" in card.outcome_line(Diagnosis("crash", exit_codes={0: 0, 1: None}))
+
+
 @pytest.mark.parametrize("outcome", ["ok", "hang", "crash", "divergence"])
 def test_a_diagnosis_without_findings(outcome):
     shown = card.text(Diagnosis(outcome, settled=True))

@@ -78,6 +78,11 @@ def test_the_traceback_of_an_error_file():
             -11,
         ),
         ("torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code 3", Speaker(2), 3),
+        (
+            "[rank: 1] Child process with PID 31 terminated with code -9. Forcefully terminating all other processes",
+            Speaker(1, 31),
+            -9,
+        ),
         ("srun: error: node7: task 3: Killed", Speaker(3, 0, "node7"), -9),
         ("srun: error: node7: task 3: Exited with exit code 1", Speaker(3, 0, "node7"), 1),
         ("srun: error: node7: task 3: Exited with exit code 137", Speaker(3, 0, "node7"), -9),

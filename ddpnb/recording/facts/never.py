@@ -6,6 +6,7 @@ worker itself. Of locks and queues within a process nothing is proven: any threa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,10 @@ from ddpnb.recording.rank_state import RankState
 from ddpnb.recording.recording import RankRecord, Recording
 
 _PROVEN = float("inf")  # as patience
+#: threads of these never run the user's code, and hold nothing of the user's
+_SERVICE = re.compile(
+    r"[\\/](?:ddpnb|tqdm|ipykernel|ipyparallel|zmq|tornado)[\\/]|[\\/]torch[\\/](?:utils[\\/]data|_inductor|distributed)[\\/]"
+)
 
 
 def marked(recording: Recording, standings: Mapping[int, Standing]) -> dict[int, Standing]:
@@ -55,9 +60,11 @@ def _why(rank: int, holders: Sequence[int]) -> str:
 
 
 def _may_release(holder: Standing | None) -> bool:
-    """Whether the holder of a lock is no rank, has ended, or has another thread of the user's."""
+    """Whether the holder of a lock is no rank, has ended, or has another thread that may run the user's code."""
     return holder is None or holder.state is RankState.ENDED or _has_other_threads(holder.record)
 
 
 def _has_other_threads(record: RankRecord) -> bool:
-    return any(not stack.main and stack.innermost_user is not None for stack in record.stacks)
+    """A timer or an idle pool has no frame of the user's yet: only threads of known services run nothing else."""
+    others = [stack for stack in record.stacks if not stack.main]
+    return any(stack.user_frames or not any(_SERVICE.search(f.file) for f in stack.frames) for stack in others)

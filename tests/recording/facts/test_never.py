@@ -11,6 +11,7 @@ from tests.rules.recordings import FILE, Rank, line, record
 
 LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1200, "_get_data", user=False)
 QUEUE = Frame("/usr/lib/python3.13/multiprocessing/queues.py", 113, "get", user=False)
+TIMER = Frame("/usr/lib/python3.13/threading.py", 1347, "run", user=False)
 MINE = Frame(FILE, 7, "__getitem__")
 
 
@@ -44,12 +45,13 @@ def test_two_file_locks_in_opposite_order():
         (Rank(0, 2).computes(line(6)), locked(1, 0)),
         (Rank(0, 2).idles(0.5, line(6)), locked(1, 0)),
         (Rank(0, 2).waits("all_reduce", line(6)).has_stack(Frame(FILE, 20, "save"), thread=99), locked(1, 0)),
+        (Rank(0, 2).waits("all_reduce", line(6)).has_stack(TIMER, thread=99), locked(1, 0)),
         (Rank(0, 2).waits("all_reduce", line(6)), locked(1, -1)),
         (Rank(0, 2).waits("all_reduce", line(6)), locked(1, 0, -1)),
         (Rank(0, 2).waits("all_reduce", line(6)), locked(1)),
         (Rank(0, 2).finishes(), locked(1, 0)),
     ],
-    ids=["computes", "idle", "another thread", "another program", "one of two", "nobody known", "ended"],
+    ids=["computes", "idle", "another thread", "a timer", "another program", "one of two", "nobody known", "ended"],
 )
 def test_a_file_lock_that_may_be_released(ranks):
     assert diagnose(record(*ranks)).outcome == "ok"

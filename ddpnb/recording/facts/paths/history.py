@@ -43,7 +43,7 @@ def exceptions(trace: Trace, shape: Shape, offset: int, before: int) -> tuple[in
     calls = frames = 0
     for number, start in enumerate(trace.start):
         if 0 <= start < before:
-            frames += trace.shape(number) is shape
+            frames += trace.shape(number) is shape and 0 <= trace.end[number] < before  # not that of now
             calls += (
                 at_instruction(offset, offset_of(trace.words[start])) and trace.shape(trace.parent[number]) is shape
             )
