@@ -75,10 +75,14 @@ def main(command: list[str]) -> int:
         ) as pip,
     ):
         try:
+            said = time.monotonic()
             for line in _lines(pip):
-                told = steps.read(line) if line is not None else f"still {steps.step}"
+                told = steps.read(line) if line is not None else None
+                if told is None and time.monotonic() - said >= STILL_S:
+                    told = f"still {steps.step}"
                 if told is not None:
                     say(told)
+                    said = time.monotonic()
             status = pip.wait()
             print(end="" if end else "\n", flush=True)
             if status:
@@ -117,7 +121,7 @@ def _installed(needed: Any) -> bool:
 
 
 def _lines(pip: subprocess.Popen[str]) -> Iterator[str | None]:
-    """The lines of pip's output; None where there is none for a while."""
+    """The lines of pip's output, and None several times in each time after which something is said again."""
     read: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def pump() -> None:
@@ -129,7 +133,7 @@ def _lines(pip: subprocess.Popen[str]) -> Iterator[str | None]:
     threading.Thread(target=pump, daemon=True).start()
     while True:
         try:
-            line = read.get(timeout=STILL_S)
+            line = read.get(timeout=STILL_S / 10)
         except queue.Empty:
             yield None
             continue

@@ -73,7 +73,7 @@ def _block(block: Block, element: str) -> str:
         body = f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
         return f'<div class="scroll" tabindex="0"><table{given}>{body}</table></div>'
     if isinstance(block, Heading):
-        return f"<h3>{markup.text(block.words)}</h3>"
+        return f"<h2>{markup.text(block.words)}</h2>"
     if isinstance(block, Prose):
         return prose(block.markdown)
     if isinstance(block, Rule):

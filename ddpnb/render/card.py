@@ -33,7 +33,11 @@ _CERTAINTY = {
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
-_SET_UP = "DDP1"  # codes of the environment and the start
+# What is known of a divergence whose errors all have such a code: the values of the ranks may be equal.
+_DIVERGENCES = {
+    "DDP1": "divergence: completed, but the ranks were set up differently",
+    "DDP316": "divergence: completed, but a collective was not waited for in time",
+}
 _FINDINGS = 16  # written out in full
 _FILES = 3  # whose lines are shown beside where the ranks part
 _AROUND = {1: 2, 2: 1, 3: 1}  # lines before and after, by how many lines are places
@@ -193,10 +197,12 @@ def outcome_line(diagnosis: Diagnosis) -> str:
         return "ok: the command succeeded"
     if diagnosis.outcome == "ok" and None in diagnosis.exit_codes.values():
         return "ended: the exit status of some ranks is not known"
-    if diagnosis.outcome == "divergence" and all(one.code.startswith(_SET_UP) for one in diagnosis.errors):
-        return "divergence: completed, but the ranks were set up differently"
-    codes = diagnosis.exit_codes.values()
-    if diagnosis.outcome == "crash" and codes and not diagnosis.findings and set(codes) == {0}:
+    if diagnosis.outcome == "divergence":
+        codes = {one.code for one in diagnosis.errors}
+        known = (words for code, words in _DIVERGENCES.items() if codes and all(one.startswith(code) for one in codes))
+        return next(known, HEADLINES["divergence"])
+    statuses = set(diagnosis.exit_codes.values())
+    if diagnosis.outcome == "crash" and statuses == {0} and not diagnosis.findings:
         return "crash: the command failed, after all ranks had succeeded"
     seconds = diagnosis.timing.get("diagnosis_s")
     if diagnosis.outcome == "hang" and seconds:  # 0: not known

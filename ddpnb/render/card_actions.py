@@ -60,6 +60,6 @@ def report(text: str, copied: bool | None) -> str:
     role = "ok" if copied else "faint"
     close = markup.button("close", "close report", image="gone", title="close this report")
     return (
-        f'<div class="row title"><h3>Report</h3><span class="{role}" role="status">{words}</span>'
+        f'<div class="row title"><h2>Report</h2><span class="{role}" role="status">{words}</span>'
         f'<span class="space"></span>{close}</div><pre tabindex="0" aria-label="report">{markup.verbatim(text)}</pre>'
     )

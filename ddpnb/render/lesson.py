@@ -28,7 +28,7 @@ def lesson(title: str, script: str, finding: str, why: str, look: str, fix: str,
     name = f"{finding} {page.name}" if page is not None else finding
     close = markup.button("close", "close story", image="gone", title="close this lesson")
     return (
-        f'<div class="row title"><h3>{markup.text(title)}</h3><span class="space"></span>{close}</div>'
+        f'<div class="row title"><h2>{markup.text(title)}</h2><span class="space"></span>{close}</div>'
         "<p>What will happen? Read the script, make a guess, run it, and look.</p>"
         f"{numbered(script, 'the broken script')}"
         f"{_folded('what to look at', prose(look))}"
@@ -42,7 +42,7 @@ def repaired(title: str, fix: str, difference: str, *, ok: bool) -> str:
     close = markup.button("close", "close story", image="gone", title="close this lesson")
     said = "The fixed script ran without an error." if ok else "The fixed script failed here too: see what was found."
     return (
-        f'<div class="row title"><h3>Fixed: {markup.text(title)}</h3><span class="space"></span>{close}</div>'
+        f'<div class="row title"><h2>Fixed: {markup.text(title)}</h2><span class="space"></span>{close}</div>'
         f"<p>{said}</p>{prose(fix)}{changes(difference)}"
     )
 

@@ -142,7 +142,7 @@ def _head(panel: Panel) -> str:
     choice = markup.choice("beside it", "beside", others, beside, change="rank beside") if len(others) > 1 else ""
     close = markup.button("close", "rank close", image="gone", title="close the panel of this rank")
     return (
-        f'<form class="row title"><h3>{phrases.ranks(panel.shown, True)}</h3><span class="space"></span>'
+        f'<form class="row title"><h2>{phrases.ranks(panel.shown, True)}</h2><span class="space"></span>'
         f"{choice}{close}</form>"
     )
 
@@ -278,7 +278,7 @@ def _variables(panel: Panel) -> str:
     only |= {"data-change": "rank differing"}
     search = {"type": "text", "aria-label": "search variables", "placeholder": "name or value", "size": "22"}
     form = (
-        f'<form class="row title"><h3>Variables</h3><input{markup.attributes({**search, "data-search": "1"})}>'
+        f'<form class="row title"><h2>Variables</h2><input{markup.attributes({**search, "data-search": "1"})}>'
         f'<label class="beside"><input{markup.attributes({**only})}>only what differs between ranks</label></form>'
     )
     return f'{form}<div data-searched="1">{as_html.html(*shown)}</div>'
@@ -290,7 +290,7 @@ def _watched(panel: Panel) -> str:
         return ""
     form = markup.form(
         "watch",
-        "<h3>Watch</h3>",
+        "<h2>Watch</h2>",
         markup.offered("expression", "expression", controls.names, hint="loss.item() or a tensor", size=28),
         markup.button("watch", "watch", image="why", enabled=controls.alive),
     )

@@ -24,7 +24,7 @@ def sources(recording: Recording) -> str:
 
     Example:
         >>> sources(ddpnb.load("torchrun.log"))
-        'Read torchrun.log (NCCL watchdog log, failure table of torchrun): ranks 0-3 of 4 occur.'
+        'Read torchrun.log (NCCL watchdog log, failure table of torchrun): found ranks 0-3 of 4.'
     """
     report = recording.report
     if report is None:
@@ -39,7 +39,7 @@ def sources(recording: Recording) -> str:
     read = [f"{_files(paths)} ({', '.join(named)})" for named, paths in alike.items()]
     seen = [rank for rank, record in recording.ranks.items() if record.mentioned or rank in report.present]
     size = f" of {recording.world_size}" if report.world_size_known else ""
-    who = f"{phrases.ranks(seen)}{size} {phrases.verb(seen, 'occurs', 'occur')}" if seen else "no rank is named"
+    who = f"found {phrases.ranks(seen)}{size}" if seen else "no rank is named"
     return f"Read {'; '.join(read)}: {who}."
 
 

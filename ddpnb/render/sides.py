@@ -183,7 +183,7 @@ def _often(before: Mapping[int, tuple[int, int]]) -> str:
     for kind, ranks in kinds.items():
         times = _span(before[rank][1] + (kind != "sometimes") for rank in ranks)
         says = {
-            "first": "here for the first time",
+            "first": "at this decision for the first time",
             "new": f"for the first time in {times}",
             "always": f"as always ({times} times)",
             "sometimes": f"as in {_span(before[rank][0] for rank in ranks)} of {times} times before",

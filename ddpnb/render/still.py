@@ -35,7 +35,7 @@ _STYLE = """
 :root{color-scheme:light dark}
 body.ddpnb{margin:0 auto;padding:20px 24px 60px;max-width:80em;background:var(--ddpnb-bg);font-size:14px}
 .ddpnb h1{font-size:20px;margin:0 0 4px}
-.ddpnb h2,.ddpnb h3{font-size:15px;margin:22px 0 8px}
+.ddpnb h2{font-size:15px;margin:22px 0 8px}
 .ddpnb details{border-top:1px solid var(--ddpnb-line);padding:6px 0}
 .ddpnb details>summary{cursor:pointer;font-weight:600;padding:4px 0}
 .ddpnb main>ul{list-style:none;margin:8px 0 14px;padding:0;overflow-wrap:anywhere}
@@ -96,7 +96,7 @@ def page(recording: Recording, diagnosis: Diagnosis) -> str:
     head = f'<h1>{markup.text(headline, 200)}</h1><p class="faint">{markup.text(read, 600)} Written {_now()}.</p>'
     tiles = boards.tiles(recording, diagnosis.findings)
     head += markup.items((f"<b>{name}</b>: {markup.text(value)}" for name, value in about(recording)), "about this run")
-    shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP, heading="h2"), *_below(recording, diagnosis)]
+    shown = [head, _sections(diagnosis, tiles, recording, dpi=_SHARP), *_below(recording, diagnosis)]
     content = markup.without_links("".join(shown))
     return (
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>ddpnb: {markup.text(headline)}</title>'
@@ -118,13 +118,12 @@ def _sections(
     *,
     last: int = 0,
     dpi: int,
-    heading: str = "h3",
 ) -> str:
     """Findings, ranks and time line."""
     cards = card.html(diagnosis, headline=False) if diagnosis is not None else ""
-    ranks = f"<{heading}>Ranks</{heading}>{as_html.html(*board.table(tiles))}" if tiles else ""
+    ranks = f"<h2>Ranks</h2>{as_html.html(*board.table(tiles))}" if tiles else ""
     line = _time_line(recording, diagnosis, last, dpi) if recording is not None else ""
-    return cards + ranks + (f"<{heading}>Time line</{heading}>{line}" if line else "")
+    return cards + ranks + (f"<h2>Time line</h2>{line}" if line else "")
 
 
 def _time_line(recording: Recording, diagnosis: Diagnosis | None, last: int, dpi: int) -> str:

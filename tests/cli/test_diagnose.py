@@ -33,7 +33,7 @@ def test_a_log(diagnose, tmp_path):
     (tmp_path / "job.log").write_text(OLD_WATCHDOG)
     status, said = diagnose("--json", "out.json", "--save", "out.ddpnb", "job.log")
     assert status == 3
-    assert "Read job.log (NCCL watchdog log, launcher's log): ranks 0, 2 and 3 occur." in said
+    assert "Read job.log (NCCL watchdog log, launcher's log): found ranks 0, 2 and 3." in said
     assert "Probably rank 1 did not call the all_reduce #1812" in said and "What is not known:" in said
     told = json.loads((tmp_path / "out.json").read_text())
     assert (told["schema"], told["outcome"], told["findings"][0]["culprits"]) == (2, "hang", [1])

@@ -37,7 +37,7 @@ def test_an_answer_stays_when_it_comes_before_the_progress_is_drawn(log, monkeyp
 
 def test_a_log_is_shown_as_its_ranks_waited(log):
     panel = ddpnb.show(log)
-    assert "ranks 0, 2 and 3 occur" in panel.text
+    assert "found ranks 0, 2 and 3" in panel.text
     assert "Probably rank 1 did not call the all_reduce #1812" in panel.text
     assert "What is not known" in panel.text
     head, *_ = panel.box.children

@@ -81,6 +81,15 @@ def test_a_diagnosis_without_findings(outcome):
     assert len(shown.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("codes", "words"),
+    [(["DDP316"], "not waited for"), (["DDP107"], "set up differently"), (["DDP316", "DDP405"], "the ranks diverged")],
+)
+def test_of_a_divergence_no_more_is_said_than_is_known(codes, words):
+    errors = tuple(Finding(type_of(code), "Something.") for code in codes)
+    assert words in card.text(Diagnosis("divergence", errors, settled=True)).splitlines()[0]
+
+
 def test_ranks_that_failed_under_a_command_that_succeeded_did_not_complete():
     told = Diagnosis("ok", (), settled=True, world_size=2, exit_codes={0: None, 1: 1})
     assert card.text(told).startswith("ddpnb: ok: the command succeeded")

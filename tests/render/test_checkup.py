@@ -15,7 +15,7 @@ SLOW = Check(
     "links", "warning", "GPU0-GPU1 SYS", "DDP207", "GPUs", "Choose others.", {"links": {"GPU0": {"GPU1": "SYS"}}}
 )
 DARK = Check("kernel log", "unknown", "not readable here", todo="sudo dmesg")
-_TAGS = "div span svg path b h3 ul li details summary p table thead tbody tr th td".split()
+_TAGS = "div span svg path b h2 ul li details summary p table thead tbody tr th td".split()
 TIMES = (
     CollectiveTime("barrier", 0, {0: (0.0002,), 1: (0.0001,)}),
     CollectiveTime("all_reduce", 64 << 20, {0: (0.25, 0.25), 1: (0.2, 0.2)}),

@@ -260,7 +260,7 @@ def test_what_a_log_says_is_text_in_a_notebook():
             tags.add(tag)
 
     Parser().feed(shown)
-    assert tags <= {"style", "div", "span", "p", "ul", "li", "pre", "code", "b", "h3", "svg", "path"}
+    assert tags <= {"style", "div", "span", "p", "ul", "li", "pre", "code", "b", "h2", "svg", "path"}
     assert "\x1b" not in shown
     assert "\x1b" not in str(told)
 

@@ -162,7 +162,7 @@ def test_a_page_in_html_says_all_that_the_page_says(one):
         for kind, said in blocks(body):
             wanted = said if kind == "code" else said.replace("`", "")
             assert " ".join(wanted.split()) in words
-    assert set(seen.tags) <= {"style", "div", "span", "p", "ul", "li", "pre", "code", "b", "h3", "svg", "path"}
+    assert set(seen.tags) <= {"style", "div", "span", "p", "ul", "li", "pre", "code", "b", "h2", "svg", "path"}
     assert seen.tags.count("ul") == html(pages=[one]).count("<ul>")
 
 

@@ -11,10 +11,10 @@ def _read(*files: tuple[str, str], size: int = 4, known: bool = True) -> Recordi
 
 
 def test_files_and_ranks():
-    assert sources(_read(("a.log", "log"), ("a.log", "stacks"))) == "Read a.log (log, stacks): ranks 0-3 of 4 occur."
-    assert sources(_read(("a", "log"), ("b", "log"), size=1, known=False)) == "Read a, b (log): rank 0 occurs."
+    assert sources(_read(("a.log", "log"), ("a.log", "stacks"))) == "Read a.log (log, stacks): found ranks 0-3 of 4."
+    assert sources(_read(("a", "log"), ("b", "log"), size=1, known=False)) == "Read a, b (log): found rank 0."
     many = sources(_read(*((f"dump_{rank}", "dump") for rank in range(9))))
-    assert many == "Read 9 files such as dump_0 (dump): ranks 0-3 of 4 occur."
+    assert many == "Read 9 files such as dump_0 (dump): found ranks 0-3 of 4."
     assert sources(_read(("a", "log"), size=0)) == "Read a (log): no rank is named."
 
 

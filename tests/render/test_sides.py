@@ -60,7 +60,7 @@ def test_without_the_source_the_expression_remains():
         (Way((0,), at(9), before={0: (14, 14)}), "line 9, as always (15 times)"),
         (Way((0, 1), at(9), before={0: (14, 14), 1: (12, 12)}), "line 9, as always (13 to 15 times)"),
         (Way((0,), at(9), before={0: (3, 14)}), "line 9, as in 3 of 14 times before"),
-        (Way((0,), at(9), before={0: (0, 0)}), "line 9, here for the first time"),
+        (Way((0,), at(9), before={0: (0, 0)}), "line 9, at this decision for the first time"),
         (
             Way((0, 1), at(9), before={0: (0, 14), 1: (14, 14)}),
             "line 9, rank 0 for the first time in 15, rank 1 as always (15 times)",

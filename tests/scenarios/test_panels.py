@@ -770,6 +770,8 @@ def test_what_was_launched_is_shown(launcher, pair):
 
 def test_a_world_that_is_closed_while_it_is_shown_says_so(launcher, pair):
     desk = Desk(pair)
+    if pair.last_run is None:
+        desk.runs(PACED, "2")
     pids = pair.pids()
     pair.close()
     desk.is_at("closed")

@@ -46,7 +46,7 @@ class Card(Fragment):
                 return
             html = card.html(diagnosis, headline=self._headline, below=self.below)
             text = card.text(diagnosis)
-            heading = f"<h3>{markup.text(of)}</h3>" if of and html else ""
+            heading = f"<h2>{markup.text(of)}</h2>" if of and html else ""
             self.show(heading + html, f"{of}\n{text}" if of else text)
 
 

@@ -192,7 +192,9 @@ def _describe_tensor(tensor: torch.Tensor) -> str:
     name = str(dtype).removeprefix("torch.")
     if exact and math.prod(shape) == 1 and is_readable(tensor):
         article = "an" if name.startswith("i") else "a"
-        return f"{tensor.detach().item():.6g} ({article} {name} tensor{f' of shape {shape}' if shape else ''})"
+        value = tensor.detach().item()
+        shown = f"{value:d}" if isinstance(value, int) else f"{value:.6g}"
+        return f"{shown} ({article} {name} tensor{f' of shape {shape}' if shape else ''})"
     return f"{'tensor' if exact else _slot(kind, '__name__')}{shape} {name} {device}"
 
 

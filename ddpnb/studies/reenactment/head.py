@@ -59,7 +59,7 @@ def result(plan: Plan, agreement: Agreement | None, script: str) -> str:
     text = markup.text(reenactment.headline(plan, agreement))
     shown = f'<pre tabindex="0" aria-label="script">{markup.text(script)}</pre>'
     return (
-        f'<h3>Re-enactment</h3><div class="{role}" role="status">{markup.icon(image)} <b>{text}</b></div>'
+        f'<h2>Re-enactment</h2><div class="{role}" role="status">{markup.icon(image)} <b>{text}</b></div>'
         + markup.items(map(markup.text, reenactment.notes(plan, agreement)), "notes")
         + markup.folded("The script that the live ranks run", shown)
     )

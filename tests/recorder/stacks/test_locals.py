@@ -116,7 +116,8 @@ def test_subclasses_of_tensors_are_described_by_what_torch_itself_knows():
     assert text(HOSTILE["tensor with __torch_dispatch__"]()).endswith("Dispatches>")
     assert text(torch.nn.Parameter(torch.tensor(0.5))) == "0.5 (a float32 tensor)"
     assert (
-        text([torch.tensor(False), torch.tensor([[7]])]) == "[0 (a bool tensor), 7 (an int64 tensor of shape [1, 1])]"
+        text([torch.tensor(False), torch.tensor([[12345678]])])
+        == "[0 (a bool tensor), 12345678 (an int64 tensor of shape [1, 1])]"
     )
 
 

@@ -90,7 +90,7 @@ export function aboutCall(store, { lane, i }, now) {
   const about = describe(store, lane, i, now);
   const zero = store.runs.findLast((run) => run.begin !== null && run.begin <= store.lanes[lane].begin[i])?.begin ?? 0;
   const parts = [
-    make("h4", { text: `Rank ${about.rank}: ${about.title}` }),
+    make("h3", { text: `Rank ${about.rank}: ${about.title}` }),
     ...[[about.marked, "error"], [about.times, ""], [about.group, ""], [about.signature, "mono"]].filter(([text]) => text)
       .map(([text, name]) => make("div", { class: name, text })),
   ];
@@ -115,7 +115,7 @@ export function aboutInterval(store, { begin, end }, now) {
   ]);
   const operations = found.operations.map(({ operation, calls, bytes }) => [operation, String(calls), bytesText(bytes)]);
   return [
-    make("h4", { text: `${secondsText(end - begin)}, from ${secondsText(begin - zero)} to ${secondsText(end - zero)}` }),
+    make("h3", { text: `${secondsText(end - begin)}, from ${secondsText(begin - zero)} to ${secondsText(end - zero)}` }),
     table("time of each rank", ["rank", "computing", "waiting", "in collectives", "held", "calls"], ranks),
     table("calls by operation", ["operation", "calls", "bytes of all ranks"], operations),
   ];
@@ -145,7 +145,7 @@ export function stage() {
   const about = make("div");
   const beside = make("div", { class: "beside", role: "region", "aria-label": "what was chosen", hidden: "" }, close, about);
   const body = make("div", { class: "ddpnb", role: "group", "aria-label": "time line" },
-    make("div", { class: "row title" }, make("h3", { text: "Time line" }), note, make("span", { class: "space" }), looking,
+    make("div", { class: "row title" }, make("h2", { text: "Time line" }), note, make("span", { class: "space" }), looking,
       make("div", { class: "row" }, ...Object.values(buttons), signs.toggle)), signs.row, empty,
     make("div", { class: "stage" }, lanes, beside), spoken);
   return { body, canvas, tip, lanes, beside, about, buttons, hits, searched, count, looking, signs, note, empty, spoken, close };

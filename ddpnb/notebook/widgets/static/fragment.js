@@ -41,7 +41,7 @@ function frame(model, body) {
     body.append(inside); // beside it there is room for what the page itself adds
     return inside;
   }
-  const head = document.createElement(model.get("folds") ? "summary" : "h3");
+  const head = document.createElement(model.get("folds") ? "summary" : "h2");
   head.textContent = title;
   if (!model.get("folds")) {
     body.append(head, inside);

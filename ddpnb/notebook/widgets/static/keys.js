@@ -86,7 +86,7 @@ export function showKeys(body) {
     if ((x || y) && (x < at.left || x > at.right || y < at.top || y > at.bottom)) dialog.close(); // beside it
   });
   dialog.append(
-    make("h3", "Keys in this dashboard"),
+    make("h2", "Keys in this dashboard"),
     table,
     make("p", "They act while the focus is in the dashboard, and never in a text field. A key whose button is not there does nothing."),
     close,

@@ -1,7 +1,7 @@
 // Which HTML reaches the page: an allow-list of what ddpnb/render writes. Everything else is dropped, with its content.
 
 const ELEMENTS = new Set((
-  "a b button code datalist details div fieldset form h3 h4 i img input label legend li ol optgroup option p path pre " +
+  "a b button code datalist details div fieldset form h2 h3 i img input label legend li ol optgroup option p path pre " +
   "progress select span summary svg table tbody td th thead time tr ul"
 ).split(" "));
 const ATTRIBUTES = new Set((
