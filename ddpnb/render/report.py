@@ -20,7 +20,7 @@ _LONGEST = 300  # characters of a command, and of other values
 
 
 def sources(recording: Recording) -> str:
-    """One sentence: which files were read as what, and which ranks occur in them; empty for what ddpnb has recorded.
+    """One sentence: which files were read as what, and whose output they are; empty for what ddpnb has recorded.
 
     Example:
         >>> sources(ddpnb.load("torchrun.log"))
@@ -39,7 +39,7 @@ def sources(recording: Recording) -> str:
     read = [f"{_files(paths)} ({', '.join(named)})" for named, paths in alike.items()]
     seen = [rank for rank, record in recording.ranks.items() if record.mentioned or rank in report.present]
     size = f" of {recording.world_size}" if report.world_size_known else ""
-    who = f"found {phrases.ranks(seen)}{size}" if seen else "no rank is named"
+    who = f"found {phrases.ranks(seen)}{size}" if seen else "which rank wrote it is not known"
     return f"Read {'; '.join(read)}: {who}."
 
 

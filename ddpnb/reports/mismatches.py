@@ -75,7 +75,7 @@ def read(log: Log) -> Iterator[Fact]:
     """The calls that do not match, and who waits for whom."""
     start, seen = log.text.find(fingerprints.MISMATCH), 0
     while start >= 0 and seen < _MOST:
-        yield from _mismatch(log.text[start : start + 2 * _AHEAD])
+        yield from _mismatch(log.speaker_at(start), log.text[start : start + 2 * _AHEAD])
         start, seen = log.text.find(fingerprints.MISMATCH, start + 1), seen + 1
     yield from _announced(log)
     done: set[Fact] = set()
@@ -141,11 +141,11 @@ def _signature(side: fingerprints.Fingerprint) -> Signature:
     )
 
 
-def _mismatch(text: str) -> Iterator[Fact]:
+def _mismatch(speaker: Speaker, text: str) -> Iterator[Fact]:
     sides = fingerprints.sides(re.sub(r"\s{1,8}", " ", text))
     if len(sides) < 2:
         return
-    yield Message(Speaker(), re.sub(r"\s{1,8}", " ", _NEXT.split(text, maxsplit=1)[0])[:2000])
+    yield Message(speaker, re.sub(r"\s{1,8}", " ", _NEXT.split(text, maxsplit=1)[0])[:2000])
     # Where torch misreads the operation of one side, it misreads its number too: then the message says all that is known.
     for side in sides if all(side.op != fingerprints.ANOTHER for side in sides) else ():
         yield CallSeen(Speaker(side.rank), GroupName(), side.seq or 0, _signature(side), CallState.WAITING)

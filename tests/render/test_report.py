@@ -15,7 +15,7 @@ def test_files_and_ranks():
     assert sources(_read(("a", "log"), ("b", "log"), size=1, known=False)) == "Read a, b (log): found rank 0."
     many = sources(_read(*((f"dump_{rank}", "dump") for rank in range(9))))
     assert many == "Read 9 files such as dump_0 (dump): found ranks 0-3 of 4."
-    assert sources(_read(("a", "log"), size=0)) == "Read a (log): no rank is named."
+    assert sources(_read(("a", "log"), size=0)) == "Read a (log): which rank wrote it is not known."
 
 
 def test_a_recording_of_ddpnb_was_not_read_from_files():
