@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import cast
 
-from ddpnb.errors import WorldError
+from ddpnb.errors import DdpnbError, WorldError
 from ddpnb.ranks.devices import Plan
 from ddpnb.ranks.engines.early import Early
 from ddpnb.ranks.environment import Port, ReservedPort, rank_environment
@@ -101,12 +101,19 @@ class Ranks:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Hold the lock; WorldError if the World is closed or its controller does not run."""
+        """Hold the lock; WorldError if the World is or becomes closed, or its controller does not run."""
         with self.lock:
-            if self.closed:
-                raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).")
+            self._check_open()
             self.processes.check_connection()
-            yield
+            try:
+                yield
+            except DdpnbError:
+                self._check_open()  # what it says of ranks that the end of the World has ended is no cause
+                raise
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise WorldError("this world is closed.", "Launch a new one: ddpnb.launch(n).") from None
 
     def alive(self) -> list[int]:
         """The ranks whose processes are alive."""

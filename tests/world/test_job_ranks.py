@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from ddpnb.errors import WorldError
+from ddpnb.errors import LaunchError, WorldError
 from ddpnb.ranks.jobs.found_job import FoundJob
 from ddpnb.recording import protocol
 from ddpnb.world.job import Job
@@ -61,3 +61,13 @@ def test_what_is_asked_of_a_job_that_has_ended(job, what):
     with pytest.raises(WorldError, match="this job has ended: no rank is left") as failed:
         what(job)
     assert "job.diagnosis" in failed.value.hint
+
+
+def test_what_the_end_of_a_world_interrupts_names_it_and_nothing_that_follows_from_it(tmp_path, process):
+    def restarted(job):
+        with job._ranks.opened():
+            job.close()
+            raise LaunchError("the engine of rank 0 was killed by SIGKILL before it was ready.", "")
+
+    with first_of(1, tmp_path, process) as job, pytest.raises(WorldError, match="closed"):
+        restarted(job)
