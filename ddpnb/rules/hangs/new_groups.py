@@ -65,7 +65,10 @@ def not_made(snap: Snapshot, stop: Stop) -> Draft:
             for side in sides[:8]
         ] + evidence
     elif others:
-        what = f"{phrases.verb(others, 'is creating', 'are creating') if makers else 'created'} a group"
+        now = makers and all(
+            isinstance(group := standings[rank].event, NewGroup) and group.ranks == members for rank in makers
+        )
+        what = f"{phrases.verb(others, 'is creating', 'are creating') if now else 'created'} a group"
         rest = f"{phrases.ranks(named)} {phrases.verb(named, 'does', 'do')} not create it."
         summary = title(
             f"{phrases.ranks(others, True)} {what} of {listed(members)}; {rest}",
