@@ -46,6 +46,7 @@ LINES = "DDPNB_LINES"  # 0: the path is not recorded
 RECORD = "DDPNB_RECORD"  # 1: nothing but recording, on any number of hosts
 HOSTS = "DDPNB_HOSTS"  # how ranks on other hosts reach the launcher that watches them: see ``inject.other_host``
 START = "DDPNB_START"  # in a process that ddpnb starts as a rank: the folder of its ranks
+RANK_OF = "DDPNB_RANK_OF"  # in such a process later: its process ID and that folder, for a program that replaces itself (exec)
 FORK = "DDPNB_FORK"  # the default of the argument fork of launch()
 # Names, or their beginnings, of the variables that matter to a distributed run:
 ENVIRONMENT = (

@@ -27,12 +27,17 @@ _hook: tuple[Any, Any] | None = None  # what stands for ``init_process_group``, 
 
 
 def rank_started(forked_by: int = 0) -> None:
-    """Called first in a process that ddpnb itself has started as a rank, or has forked from that process."""
+    """Called first in a process that ddpnb itself has started as a rank, or has forked from that process.
+
+    So does the program by which a rank replaces itself.
+    """
     global _folder
     from ddpnb.recorder.process import parent_death
 
-    _folder = os.environ.pop(protocol.START)  # what it starts is no rank
-    parent_death.bind_to_parent(forked_by)
+    if started := os.environ.pop(protocol.START, ""):
+        os.environ[protocol.RANK_OF] = f"{os.getpid()}:{started}"  # what it starts has another number, and is no rank
+        parent_death.bind_to_parent(forked_by)
+    _folder = os.environ[protocol.RANK_OF].partition(":")[2]
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is a file: what it printed is shown at once
     _end_watch(_folder, int(os.environ["RANK"]))

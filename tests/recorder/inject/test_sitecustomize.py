@@ -11,7 +11,7 @@ import pytest
 
 import ddpnb
 from ddpnb.ranks.jobs.injection import SITE, injected
-from ddpnb.recording import status_file
+from ddpnb.recording import protocol, status_file
 from ddpnb.recording.blackbox import BoxReader
 from ddpnb.recording.events.startup import NewGroup
 
@@ -82,6 +82,22 @@ def test_a_script_imports_the_ddpnb_that_records_it(before, tmp_path):
     line, said = done.stdout.splitlines()
     assert done.stderr == ""
     assert line.endswith("CHECKPOINT 1: ready") and said == f"{ddpnb.__file__} {bool(before)}"
+
+
+def test_a_rank_that_replaces_itself_is_still_that_rank_and_its_child_is_none(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, subprocess, sys\n"
+        "from ddpnb.recorder.inject import activation\n"
+        "if len(sys.argv) == 1:\n"
+        "    os.execv(sys.executable, [sys.executable, __file__, 'again'])\n"
+        "print(repr(activation._folder), flush=True)\n"
+        "if sys.argv[1] == 'again':\n"
+        "    subprocess.run([sys.executable, __file__, 'child'])\n"
+    )
+    environment = {protocol.START: str(tmp_path), protocol.PARENT: str(os.getpid()), "RANK": "0"}
+    done = python(tmp_path, str(script), environment=environment)
+    assert (done.stdout.splitlines(), done.stderr) == ([repr(str(tmp_path)), "''"], "")
 
 
 @pytest.mark.full

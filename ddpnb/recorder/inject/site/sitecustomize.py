@@ -111,7 +111,7 @@ if os.path.isdir(os.environ.get(_JOB, "")) or _RECORD in os.environ or _HOSTS in
     if sys.version_info < (3, 11):
         _refuse("Python %d.%d is too old: the recorder needs 3.11 or later." % sys.version_info[:2])
     else:
-        if "DDPNB_START" in os.environ:
+        if "DDPNB_START" in os.environ or os.environ.get("DDPNB_RANK_OF", "").startswith("%d:" % os.getpid()):
             _with(lambda activation: activation.rank_started())
         sys.meta_path.insert(0, _Finder())
 if __name__ == "sitecustomize":
