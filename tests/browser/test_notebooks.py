@@ -1,6 +1,6 @@
 """Every notebook of the project once, with the mouse alone, and the life of a dashboard.
 
-`make test` runs four flows; `make test-all` runs all notebooks, and those that have a form to the end.
+`make test` takes the tour; `make test-all` runs all notebooks, and those that have a form to the end.
 """
 
 from __future__ import annotations
@@ -61,6 +61,11 @@ def test_the_tour(lab, page):
     run_to_the_end(page, "tour", after=look)
     expect(page.locator(".jp-OutputArea-output", has_text="'ok'")).to_be_visible()
     expect(board.get_by_role("button", name="rank 1:")).to_contain_text("last run: ")
+    page.keyboard.press("Control+s")
+    expect(page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
+    assert "Rank 1 never calls the all_reduce" in (lab.work / "tour.ipynb").read_text()
+    page.reload()
+    expect(board.get_by_role("button", name="rank 1:")).to_contain_text("last run: ", timeout=30_000)  # live again
 
 
 HANG = (
@@ -201,6 +206,7 @@ def test_a_bisection(lab, page, theme, to_the_end):
 SAVED = "the last state of the dashboard"
 
 
+@pytest.mark.full
 def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     """It launches ranks, shows their hang, is still live when the page is loaded again, and outlives its kernel."""
     name = lab.write("dashboard.ipynb", "import ddpnb\nddpnb.show()")
