@@ -32,6 +32,8 @@ class Ranks:
 
     def __init__(self, module: Module) -> None:
         self._names, self._outside = module.names, module.node
+        self._known: dict[tuple[ast.AST, str], Reads | None] = {}  # by function and name
+        self._open = 0  # names that are looked at
         # function -> name -> what it is assigned; None: any rank, as in a loop over all. ``self.x`` is the file's.
         self._bound: dict[ast.AST, dict[str, list[ast.expr | None]]] = {}
         for scope in module.scopes():
@@ -60,17 +62,17 @@ class Ranks:
             where = self._outside if "." in name else function
             self._bound.setdefault(where, {}).setdefault(name, []).append(value)
 
-    def of(self, scope: Scope, expr: ast.AST | None, depth: int = 0) -> Reads | None:
+    def of(self, scope: Scope, expr: ast.AST | None) -> Reads | None:
         """How an expression reads the rank; None if nothing shows that it does."""
 
         def first(parts: Iterable[ast.AST]) -> Reads | None:
-            return next(filter(None, (self.of(scope, part, depth) for part in parts)), None)
+            return next(filter(None, (self.of(scope, part) for part in parts)), None)
 
         match expr:
             case None | ast.Constant() | ast.Lambda() | ast.Dict() | ast.List() | ast.Tuple() | ast.JoinedStr():
                 return None
             case ast.Name() | ast.Attribute():
-                return self._of_name(scope, expr, depth)
+                return self._of_name(scope, expr)
             case ast.Call():
                 passed = [*([expr.func.value] if isinstance(expr.func, ast.Attribute) else ()), *expr.args]
                 last = last_name(expr.func)
@@ -92,18 +94,29 @@ class Ranks:
             case _:
                 return first(ast.iter_child_nodes(expr))
 
-    def _of_name(self, scope: Scope, expr: ast.Name | ast.Attribute, depth: int) -> Reads | None:
+    def _of_name(self, scope: Scope, expr: ast.Name | ast.Attribute) -> Reads | None:
         name = dotted(expr) or ""
         here, outside = (self._bound.get(one, {}).get(name) for one in (scope.node, self._outside))
         values = here or ([] if name in _parameters(scope) else outside) or []
-        if None in values or depth > _DEEPEST:
+        if None in values:
             return None
-        reads = next(filter(None, (self._of_value(name, scope, value, depth) for value in values if value)), None)
+        reads = self._once(scope, name, values)
         opaque = any(isinstance(value, ast.Call) or (value and dotted(value) == last_name(expr)) for value in values)
         return reads or (_by_name(last_name(expr)) if opaque or not values else None)
 
-    def _of_value(self, name: str, scope: Scope, value: ast.expr, depth: int) -> Reads | None:
-        reads = self.of(scope, value, depth + 1) if name != dotted(value) else None
+    def _once(self, scope: Scope, name: str, values: Iterable[ast.expr | None]) -> Reads | None:
+        """How the first of a name's values reads the rank, looked for once. Names may be made of each other."""
+        place = scope.node, name
+        if place not in self._known and self._open < _DEEPEST:
+            self._known[place] = None
+            self._open += 1
+            found = (self._of_value(name, scope, value) for value in values if value)
+            self._known[place] = next(filter(None, found), None)
+            self._open -= 1
+        return self._known.get(place)
+
+    def _of_value(self, name: str, scope: Scope, value: ast.expr) -> Reads | None:
+        reads = self.of(scope, value) if name != dotted(value) else None
         if reads is None or isinstance(value, (ast.Name, ast.Attribute)):
             return reads  # an alias needs no words of its own
         made = f"`{name.rpartition('.')[2]}` is `{shown(value)}` (line {value.lineno})"

@@ -464,6 +464,12 @@ def test_two_lines_of_one_broadcast_are_no_difference():
     assert [row.unequal for row in rows] == [False, False]
 
 
+def test_names_that_are_made_of_themselves_are_looked_at_once():
+    text = "import torch.distributed as dist\ndef f(x, y, z):\n" + "    x, y, z = x + y + z, z + x + y, y + x\n" * 9
+    (site,) = scan({"t.py": f"{text}    if x:\n        dist.barrier()\n"}, ["t.py"]).sites
+    assert not site.decisions
+
+
 # -- the victims
 
 
