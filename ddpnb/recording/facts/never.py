@@ -20,7 +20,8 @@ from ddpnb.recording.recording import RankRecord, Recording
 _PROVEN = float("inf")  # as patience
 #: threads of these never run the user's code, and hold nothing of the user's
 _SERVICE = re.compile(
-    r"[\\/](?:ddpnb|tqdm|ipykernel|ipyparallel|zmq|tornado)[\\/]|[\\/]torch[\\/](?:utils[\\/]data|_inductor|distributed)[\\/]"
+    r"[\\/](?:ddpnb|tqdm|ipykernel|ipyparallel|zmq|tornado|torch[\\/](?:utils[\\/]data|_inductor|distributed))[\\/]"
+    r"(?!.*[\\/]lib[\\/]python)"  # of an environment below a folder of that name
 )
 
 

@@ -11,7 +11,7 @@ from tests.rules.recordings import FILE, Rank, line, record
 
 LOADER = Frame("/venv/lib/torch/utils/data/dataloader.py", 1200, "_get_data", user=False)
 QUEUE = Frame("/usr/lib/python3.13/multiprocessing/queues.py", 113, "get", user=False)
-TIMER = Frame("/usr/lib/python3.13/threading.py", 1347, "run", user=False)
+TIMER = Frame("/home/me/ddpnb/.venv/lib/python3.13/threading.py", 1347, "run", user=False)
 MINE = Frame(FILE, 7, "__getitem__")
 
 
