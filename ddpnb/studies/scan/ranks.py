@@ -110,8 +110,8 @@ class Ranks:
         if place not in self._known and self._open < _DEEPEST:
             self._known[place] = None
             self._open += 1
-            found = (self._of_value(name, scope, value) for value in values if value)
-            self._known[place] = next(filter(None, found), None)
+            reads = (self._of_value(name, scope, value) for value in values if value)
+            self._known[place] = next(filter(None, reads), None)
             self._open -= 1
         return self._known.get(place)
 
