@@ -100,7 +100,6 @@ def test_a_rank_that_replaces_itself_is_still_that_rank_and_its_child_is_none(tm
     assert (done.stdout.splitlines(), done.stderr) == ([repr(str(tmp_path)), "''"], "")
 
 
-@pytest.mark.full
 def test_the_child_of_a_rank_is_no_rank(tmp_path):
     """A compiler or a data worker has the rank of its parent in its environment."""
     code = "import torch, sys; print('ddpnb.recorder.plain' in sys.modules)"
