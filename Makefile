@@ -123,7 +123,7 @@ $(VENV)/bin/pip:
 	@$(PYTHON) -m venv $(VENV)
 
 # Says what pip does, since it takes minutes when nothing is cached.
-PIP_INSTALL = $(BIN)/python tests/install.py $(BIN)/pip install -c tests/constraints.txt
+PIP_INSTALL = $(BIN)/python tests/install.py $(BIN)/pip install --no-compile -c tests/constraints.txt
 
 $(VENV)/.installed: $(VENV)/bin/pip pyproject.toml tests/constraints.txt $(wildcard ddpnb/labextension/*.json ddpnb/labextension/modules/*.js)
 	@echo "Installing ddpnb with torch and JupyterLab: a minute or two from pip's cache, else as long as 2 GB take"

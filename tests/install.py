@@ -12,17 +12,19 @@ import queue
 import re
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 STILL_S = 10.0  # without a line, what is going on is said again
 LARGE_MB = 5.0
+COMPILE = ["-m", "compileall", "-qq", "-j", "0"]
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 _DOWNLOAD = re.compile(
     r"\s+Downloading (?:\S*/)?(\S+?)(?:-py[23]\S*|-cp\d\S*|-none\S*)?(?:\.whl|\.tar\.gz)\S* \(([\d.]+) (kB|MB|GB)\)"
@@ -68,34 +70,45 @@ def main(command: list[str]) -> int:
         print(f"{before}{time.monotonic() - began:5.0f} s  {text}", end=end, flush=True)
 
     steps = Steps()
+    try:
+        status = _run([*command, "--progress-bar", "off"], steps, say)
+        if not status and steps.step == "installed":
+            # Several processes at once, after pip, which would compile in one: a third of its time. Templates do not compile.
+            steps.step = "compiling what was installed"
+            say(steps.step)
+            _run([sys.executable, "-W", "ignore", *COMPILE, sysconfig.get_path("purelib")], steps, say)
+    except KeyboardInterrupt:  # the processes have it too, from the terminal
+        return 130
+    finally:
+        print(end="" if end else "\n", flush=True)
+    extras = [extra for group in re.findall(r"\[(.*?)\]", command[-1]) for extra in group.split(",")]
+    if status and not lacking(PROJECT, extras):
+        say("pip failed (above), but the packages that are there are those that are needed: going on with them")
+        return 0
+    return status
+
+
+def _run(command: list[str], steps: Steps, say: Callable[[str], None]) -> int:
+    """Run it and say its steps; what it writes to standard error is shown if it fails. Returns its exit status."""
     with (
         tempfile.TemporaryFile("w+", errors="replace") as errors,
-        subprocess.Popen(
-            [*command, "--progress-bar", "off"], stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
-        ) as pip,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace") as process,
     ):
+        said = time.monotonic()
         try:
-            said = time.monotonic()
-            for line in _lines(pip):
+            for line in _lines(process):
                 told = steps.read(line) if line is not None else None
                 if told is None and time.monotonic() - said >= STILL_S:
                     told = f"still {steps.step}"
                 if told is not None:
                     say(told)
                     said = time.monotonic()
-            status = pip.wait()
-            print(end="" if end else "\n", flush=True)
-            if status:
-                errors.seek(0)
-                print(errors.read(), end="", file=sys.stderr, flush=True)
-        except KeyboardInterrupt:  # pip has it too, from the terminal
-            pip.wait()
-            return 130
-    extras = [extra for group in re.findall(r"\[(.*?)\]", command[-1]) for extra in group.split(",")]
-    if status and not lacking(PROJECT, extras):
-        say("pip failed (above), but the packages that are there are those that are needed: going on with them")
-        return 0
-    return status
+        finally:
+            status = process.wait()
+        errors.seek(0)
+        if status and (text := errors.read()):
+            print("\n" + text, end="", file=sys.stderr, flush=True)
+        return status
 
 
 def lacking(project: Path, extras: list[str]) -> list[str]:
@@ -120,13 +133,13 @@ def _installed(needed: Any) -> bool:
         return False
 
 
-def _lines(pip: subprocess.Popen[str]) -> Iterator[str | None]:
-    """The lines of pip's output, and None several times in each time after which something is said again."""
+def _lines(process: subprocess.Popen[str]) -> Iterator[str | None]:
+    """The lines of its output, and None several times in each time after which something is said again."""
     read: queue.SimpleQueue[str | None] = queue.SimpleQueue()
 
     def pump() -> None:
-        assert pip.stdout is not None
-        for line in pip.stdout:
+        assert process.stdout is not None
+        for line in process.stdout:
             read.put(line)
         read.put(None)
 

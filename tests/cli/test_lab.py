@@ -162,6 +162,8 @@ for _ in range(10):  # lines of which none is said
     print("  Downloading six-1.17.0-py2.py3-none-any.whl (11 kB)", flush=True)
     time.sleep(0.05)
 print("Installing collected packages: torch, six")
+if sys.argv[1] == "0":
+    print("Successfully installed six-1.17.0 torch-2.13.0")
 print("ERROR: no space left", file=sys.stderr)
 sys.exit(int(sys.argv[1]))
 """
@@ -197,14 +199,21 @@ def test_what_pip_does_is_said_in_a_few_lines(tmp_path, status, monkeypatch, cap
     (tmp_path / "pip.py").write_text(PIP)
     monkeypatch.setattr(install, "STILL_S", 0.2)
     monkeypatch.setattr(install, "PROJECT", project(tmp_path, "no-such-package"))
+    (packages := tmp_path / "site-packages").mkdir()
+    (packages / "module.py").write_text("print(b'' is 1)")
+    (packages / "template.py").write_text("{% if compiled %}")
+    monkeypatch.setattr(install.sysconfig, "get_path", {"purelib": str(packages)}.get)
     assert install.main([sys.executable, str(tmp_path / "pip.py"), str(status)]) == status
     printed = capfd.readouterr()
     steps = [line.partition(" s  ")[2] for line in printed.out.splitlines()]
     once = [step for step in steps if not step.startswith("still ")]
-    assert once == [
+    assert [step for step in once if step] == [
         "resolving and downloading packages",
         "downloading torch-2.13.0 (200.1 MB)",
         "installing 2 packages",
+        *([] if status else ["installed", "compiling what was installed"]),
     ]
+    assert bool(list(packages.rglob("module.*.pyc"))) is not bool(status)
+    assert "Warning" not in printed.err
     assert "still resolving and downloading packages (2 so far)" in steps
     assert ("no space left" in printed.err) is bool(status)  # warnings of a pip that succeeded are its own affair
