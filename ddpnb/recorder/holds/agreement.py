@@ -18,7 +18,7 @@ from ddpnb.errors import UsageError
 from ddpnb.recorder.files.boards import PLACE
 from ddpnb.recorder.stacks import digests
 from ddpnb.recorder.stacks.values import describe
-from ddpnb.recording import phrases
+from ddpnb.recording import rank_words
 from ddpnb.recording.names import one_line
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def sentence(what: str, mine: bytes, others: Mapping[int, bytes]) -> str:
     sides: dict[str, list[int]] = {}
     for rank, data in sorted(others.items()):
         sides.setdefault(read(data)[1], []).append(rank)
-    parts = [f"{text} on {phrases.ranks(ranks)}" for text, ranks in islice(sides.items(), _SHOWN)]
+    parts = [f"{text} on {rank_words.ranks(ranks)}" for text, ranks in islice(sides.items(), _SHOWN)]
     return f"{what} is {read(mine)[1]} here, {', '.join(parts)}"
 
 

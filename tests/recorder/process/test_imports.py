@@ -82,6 +82,12 @@ def test_a_reader_needs_no_torch():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_rank_imports_nothing_of_what_judges(forked):
+    program = "import importlib, sys\n" + "".join(f"importlib.import_module({module!r})\n" for module in RANK)
+    done = forked.run(program + 'print({"ddpnb.recording.recording", "ddpnb.recording.findings"} & set(sys.modules))')
+    assert done.stdout == "set()\n", done.stderr
+
+
 @pytest.mark.full
 def test_a_model_is_followed_where_there_is_only_torch(tmp_path):
     code = ABSENT.format(forbidden=[*NOTEBOOK, "numpy", "xxhash"], modules=RANK) + TRAINED
