@@ -39,6 +39,19 @@ def test_a_log_that_powershell_wrote(tmp_path, encoding):
     assert diagnose(load(tmp_path / "job.log")).errors[0].code == "DDP102"
 
 
+def test_a_start_that_timed_out_in_a_function_says_how_many_joined(tmp_path):
+    at = 'Traceback (most recent call last):\n  File "/home/u/train.py", line 20, in main\n    dist.init_process_group("nccl")\n'
+    torch = '  File "/opt/torch/distributed/distributed_c10d.py", line 932, in init_process_group\n    _store_based_barrier(rank)\n'
+    said = "RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: k:1"
+    (tmp_path / "job.log").write_text(f"{at}{torch}{said} (world_size=8, worker_count=7, timeout=0:30:00)\n")
+    (error,) = diagnose(load(tmp_path / "job.log")).errors
+    assert (error.code, "7 joined" in error.summary) == ("DDP102", True)
+    text = f"{at}{torch}RuntimeError: it timed out\nworld_size=8\n"
+    (tmp_path / "job.log").write_text(text.replace("\n", "\n[rank0]: ").join(("[rank0]: ", "\n")))
+    (error,) = diagnose(load(tmp_path / "job.log")).errors
+    assert error.summary.endswith("ranks 1-7 are in none of these files.")
+
+
 def test_a_compressed_log(tmp_path):
     (tmp_path / "job.log.1").write_bytes(gzip.compress(STORE.encode()))
     assert diagnose(load(tmp_path / "job.log.1")).errors[0].code == "DDP102"

@@ -10,7 +10,8 @@ from typing import TypeGuard
 from ddpnb.recording.calls import CallState
 from ddpnb.recording.ending import UNKNOWN_SIGNAL, UNKNOWN_STATUS, Ending
 from ddpnb.recording.facts.endings import is_stale_store
-from ddpnb.recording.facts.stack_calls import call_in
+from ddpnb.recording.facts.stack_calls import START, call_in
+from ddpnb.recording.messages.explain import explain
 from ddpnb.recording.recording import RankRecord, Recording
 from ddpnb.recording.stacks import Stack
 
@@ -85,9 +86,15 @@ def _while_waiting(record: RankRecord, failed: bool, interrupted: bool, waited: 
     # Its stacks are older than its end: somebody looked at a job that hung, and stopped it then.
     if stopped_by_signal(ending) and (failed or record.stacks):
         return replace(record, ending=None)
-    if ending.how == "raised" and waited.search(ending.message[:20_000]) and call_in(_traceback(ending)):
-        return record if record.calls or is_stale_store(ending) else _as_shown(record, ending, "idle")
+    if ending.how == "raised" and waited.search(ending.message[:20_000]) and (call := call_in(_traceback(ending))):
+        said = record.calls or is_stale_store(ending) or (call == START and _says_who_joined(ending))
+        return record if said else _as_shown(record, ending, "idle")
     return record
+
+
+def _says_who_joined(ending: Ending) -> bool:
+    """Whether the time-out of a start tells more than the line: how many ranks joined, or which did not."""
+    return explain(ending.message, ending.exception, frames=ending.frames) is not None
 
 
 def _as_shown(record: RankRecord, ending: Ending, activity: str) -> RankRecord:

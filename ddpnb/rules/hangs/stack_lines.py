@@ -87,12 +87,15 @@ def _instead(standing: Standing) -> str:
 
 
 def not_started(snap: Snapshot, stop: Stop) -> Draft:
-    """Ranks wait for the start of others, of which this host has no process."""
+    """Ranks wait for the start of others, of which this host has no process, or a report nothing."""
     standings, waiting = stop.standings, stop.waiting
-    has = say("{who} [has|have]", stop.gone)
+    here = snap.recording.report is None
+    who = say(
+        "{who} [has|have] no process on this host" if here else "{who} [is|are] in none of these files", stop.gone
+    )
     return Draft(
         f"{phrases.ranks(waiting, True)} {phrases.verb(waiting, 'waits', 'wait')} in {START}"
-        f"{phrases.at(standings[waiting[0]].site)}, and {has[:1].lower()}{has[1:]} no process on this host.",
+        f"{phrases.at(standings[waiting[0]].site)}, and {who[:1].lower()}{who[1:]}.",
         remedy="Look whether the other ranks were started, on their hosts, with the same MASTER_ADDR and MASTER_PORT.",
         waiting=waiting,
         evidence=(*waiting_lines(standings, waiting), *caveats(snap, stop, hosts=False)),
