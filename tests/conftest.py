@@ -35,6 +35,8 @@ from tests.shared_forks import SharedForks
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 VICTIMS = Path(__file__).parent / "victims"
+#: in the environment of all that a session of pytest starts: by this it is found, whatever its parent is
+MARK = "TESTS_THAT_STARTED_IT"
 # Differ from World to World, and no import reads them.
 NOT_IMPORTED = {"PYTEST_CURRENT_TEST", "IPP_CLUSTER_ID", "IPP_PROFILE_DIR", "DDPNB_SHM", "DDPNB_LOOKS", "COLUMNS"}
 
@@ -57,6 +59,22 @@ def pytest_addoption(parser):
     parser.addoption(
         "--accept", action="store_true", help="write what is now diagnosed from the recordings of scenarios as expected"
     )
+
+
+def pytest_configure(config):
+    """Mark what is started from now on; a worker of xdist leaves the mark of the session, which ends what it has started."""
+    if not hasattr(config, "workerinput"):
+        os.environ[MARK] = f"{os.environ.get(MARK, '')}{os.getpid()}/"
+
+
+def pytest_unconfigure(config):
+    """End what tests have left, as where one that waits for torchrun is interrupted: its ranks have sessions of their own."""
+    if not hasattr(config, "workerinput"):
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get(MARK, "").startswith(os.environ[MARK]):
+                    process.kill()
+        os.environ[MARK] = os.environ[MARK].removesuffix(f"{os.getpid()}/")
 
 
 @pytest.hookimpl(trylast=True)

@@ -267,7 +267,7 @@ MUTANTS = (
         "descendants.end([self.pid] if self.status is None else (), self.folder, also=family)",
         "descendants.end([self.pid] if self.status is None else ())",
         "Ctrl-C on ddpnb run -- COMMAND leaves the ranks of the job",
-        ("cli/test_command.py",),
+        ("ranks/jobs/test_command.py",),
     ),
     Mutant(
         "clock-of-a-host-by-one-bound",
@@ -480,7 +480,7 @@ MUTANTS = (
         "        for rank in ranks:\n            shared.in_run.pop(rank, None)\n        self._faults",
         "        self._faults",
         "a restarted rank is shown with the outcome of its former process",
-        ("scenarios/test_hands.py", "scenarios/test_panels.py"),
+        ("scenarios/test_world.py", "scenarios/test_panels.py"),
     ),
     Mutant(
         "port-of-a-world-kept",

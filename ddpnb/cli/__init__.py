@@ -43,9 +43,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     with interrupts.ending(for_good=argv is None):
         try:
             return _run(given)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit) as end:
             interrupts.notice()  # else it is raised again, uncaught
-            say("interrupted; no ranks are left running" if given[:1] and given[0] in _WITH_RANKS else "interrupted")
+            if isinstance(end, KeyboardInterrupt) or interrupts.received()[0]:  # not one of argparse
+                say(f"interrupted{'; no ranks are left running' if given[:1] and given[0] in _WITH_RANKS else ''}")
+            if isinstance(end, SystemExit):
+                raise
             return STATUS_INTERRUPTED
         except DdpnbError as error:
             say(str(error))

@@ -119,7 +119,8 @@ def test_each_rank_runs_its_handler(notes, options, number, status):
 def test_a_command_runs_its_handler_and_has_its_own_status(notes, number, status):
     process, children = started(notes, *PREFIX, "notes.py", str(status), ranks=1)
     process.send_signal(number)
-    code, _ = ended(process, children)
+    code, said = ended(process, children)
+    assert said.splitlines()[-1] == "ddpnb: interrupted; no ranks are left running"
     assert (code, got(notes)) == (status, ({"-": [number.name]}, ["-"]))
     assert json.loads((notes / "v.json").read_text())["outcome"] == "interrupted"
 

@@ -180,6 +180,7 @@ def test_a_hang_keeps_the_world_busy_until_restarted(world, victims):
     pids = world.pids()
     world.restart()
     assert world.pids() != pids
+    assert {rank.state for rank in world.status().ranks} == {"idle"}  # not that of the former processes
     assert world.run(victims / "alone.py", stream=None).wait(30).outcome == "ok"
 
 
