@@ -15,13 +15,15 @@ from ddpnb.recorder.channel.heartbeat import Heartbeat
 from ddpnb.recorder.channel.socket_channel import SocketChannel
 from ddpnb.recorder.collectives import phases
 from ddpnb.recorder.events import checkpoints
+from ddpnb.recorder.files.boards import remove_boards
 from ddpnb.recorder.files.clock import now_ns
 from ddpnb.recorder.files.left_connections import leave_connections
 from ddpnb.recorder.process.endings import Endings
 from ddpnb.recorder.recorder import Recorder
 from ddpnb.recording import protocol
-from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED
+from ddpnb.recording.blackbox import RUN_ACTIVE, RUN_ENDED, BoxReader
 from ddpnb.recording.files import write_private
+from ddpnb.recording.shared import FileBytes
 
 _LET_GO_S = 0.02
 
@@ -42,6 +44,9 @@ def start(folder: str, rank: int, size: int, address: str, endings: Endings, *, 
         OSError: there is no room for its files.
     """
     global current
+    with suppress(OSError, ValueError):  # of a program that this one has replaced (exec)
+        if BoxReader(FileBytes(os.path.join(folder, f"rank{rank}.box"))).status.calls:
+            remove_boards(folder)
     recorder = Recorder(folder, rank)
     if ours:
         recorder.watch_own_ranks()

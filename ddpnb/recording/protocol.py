@@ -144,10 +144,14 @@ def claim(job: str, address: str, rank: int) -> str:
         make_folder(folder)
         if _is_over(folder):
             continue
+        path, mine = os.path.join(folder, f"rank{rank}"), f"{os.getpid()} {started(os.getpid())}"
         try:
-            os.close(os.open(os.path.join(folder, f"rank{rank}"), os.O_CREAT | os.O_EXCL, 0o600))
+            with open(path, "x", opener=private) as file:
+                file.write(mine)
         except FileExistsError:
-            continue
+            with open(path) as file:
+                if file.read(40) != mine:  # else this program has replaced (exec) that one
+                    continue
         open(os.path.join(folder, f"{os.getpid()}{_CLAIM}"), "w", opener=private).close()
         return folder
     raise OSError("too many process groups at one address")

@@ -34,6 +34,7 @@ _OTHERS = (
     "torch/_inductor/",
     "multiprocessing/resource_tracker.py",
 )
+_LISTED = 4096  # ranks of a world that are all listed
 _GUESSED = (
     "No file says which process is which rank: they are numbered in the order of their process ids, as a launcher starts them "
     'on one machine. A line such as "Rank 3:" above each stack, or the rank in the file\'s name, says it.'
@@ -65,7 +66,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
             the later one counts.
 
     Returns:
-        The Recording, whose ``report`` says where it comes from. A rank of which no fact is known has an empty record.
+        The Recording, whose ``report`` says where it comes from. A rank of which no fact is known has an empty record, or none in a
+        world so large that a damaged line may have made it.
     """
     every = _numbered([fact for one in found for fact in one.facts])
     who = _Speakers(every)
@@ -91,7 +93,8 @@ def recording(found: Sequence[reported.Found]) -> Recording:
     if weighed.launcher_ended and not weighed.outside:
         endings.append(Ending("died", -signal.SIGTERM))
     waited_s = max((_waited(fact) for fact in weighed.facts), default=0.0)
-    records = {rank: _record(rank, ranks[rank], groups) for rank in range(size)}
+    listed = range(size) if size <= _LISTED else sorted(rank for rank in ranks if rank < size)
+    records = {rank: _record(rank, ranks[rank], groups) for rank in listed}
     seen = [fact for fact in every if isinstance(fact, reported.CallSeen) and fact.seq]
     records = with_waits(with_agreed(records, {(groups.of(one.group).key, one.seq) for one in seen}))
     report = Report(

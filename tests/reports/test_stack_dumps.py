@@ -11,6 +11,7 @@ import pytest
 from ddpnb.recording.facts.stack_calls import call_in
 from ddpnb.reports import debug_pages, faulthandler_dumps, formats, logs, pyspy, together
 from ddpnb.reports.facts import Calls, Ended, Identity, Speaker, StacksSeen, Unknown, WorldSize
+from ddpnb.rules.diagnose import diagnose
 from tests.reports.reading import ANSI, every, of, read
 
 
@@ -242,3 +243,16 @@ def test_a_part_of_a_dump_below_a_line_that_names_the_rank():
     found = {fact.speaker: fact.stacks[0].frames[0].function for fact in of(StacksSeen, read(pyspy, text))}
     assert found == {Speaker(0): "__next__", Speaker(3): "main"}
     assert not read(pyspy, text.replace("ank", "atio"))
+
+
+@pytest.mark.parametrize("state", ["idle", "active", "active+gil"])
+def test_a_rank_that_keeps_its_core_busy_in_a_call_waits_where_another_is_outside(state):
+    """As NCCL does. Where all are in the call, they may be about to leave it."""
+
+    def found(*stacks):
+        text = "".join(f"Rank {rank}:\n" + dump(100 + rank, *one, state=state) for rank, one in enumerate(stacks))
+        return diagnose(together.recording(formats.facts_of(logs.read("x.txt", text)))).findings
+
+    (missing,) = found(_IN_CALL, ("load (data.py:31)", "<module> (train.py:40)"))
+    assert (missing.culprits, missing.waiting) == ((1,), (0,))
+    assert [finding.code for finding in found(_IN_CALL, _IN_CALL)] == (["DDP318"] if state == "idle" else [])

@@ -30,6 +30,12 @@ def test_a_rank_of_which_nothing_is_known_has_an_empty_record():
     assert [record.mentioned for record in taken.ranks.values()] == [True, False, False]
 
 
+def test_in_a_very_large_world_which_a_damaged_line_may_make_the_ranks_of_which_something_is_known_are_listed():
+    taken = report(waits(65535, 57), died(3, -9))
+    assert (taken.world_size, sorted(taken.ranks)) == (65536, [3, 65535])
+    assert diagnosis(waits(65535, 57), died(3, -9)).findings[0].culprits == (3,)
+
+
 def test_the_world_is_as_large_as_a_file_says_or_as_the_highest_rank_that_occurs():
     assert report(waits(3, 57)).world_size == 4
     assert not report(waits(3, 57)).report.world_size_known

@@ -58,6 +58,7 @@ class RankProgress:
         self._outcome = outcome
         self._crash = os.path.join(folder, f"rank{rank}.crash")
         self._reader: BoxReader | None = None
+        self._inode = -1  # of the black box that was read last
         self._paths: PathReader | None = None
         self._written: Ending | None = None  # by the process
         self._ending: Ending | None = None  # with its exit status
@@ -73,12 +74,13 @@ class RankProgress:
 
     @property
     def reader(self) -> BoxReader | None:
-        """The reader of its black box; None before there is one."""
-        if self._reader is None:
-            try:
-                self._reader = BoxReader(shared_file(self._box))
-            except (OSError, ValueError):
-                return None
+        """The reader of its black box; None before there is one. A process that replaces its program (exec) begins another."""
+        with contextlib.suppress(OSError, ValueError):
+            inode = os.stat(self._box).st_ino
+            if inode != self._inode:
+                self._inode, found = inode, BoxReader(shared_file(self._box))
+                if self._reader is None or found.status.pid == self._reader.status.pid:
+                    self._reader, self._paths = found, None
         return self._reader
 
     def path(self, run: int) -> Path | None:

@@ -15,6 +15,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 
 from ddpnb.recorder.files import shared_files
 from ddpnb.recording.calls import Signature
@@ -25,6 +26,7 @@ _PAIR_ROWS, _MOST = 16, 64  # all_to_alls whose sizes are kept; members of a gro
 _SIZE, _SEQ_AT = (1 << 48) - 1, 48
 _PLACE_ROWS = 32  # calls whose places are kept
 PLACE = 512  # bytes of a place
+_BOARD = "fence-"
 _KNOWN = 1000  # signatures of all_to_alls whose sizes are kept
 
 
@@ -199,4 +201,12 @@ class Places:
 
 def board_path(folder: str, run: int, key: str) -> str:
     """The file of the group with identity ``key``; each run begins with new files."""
-    return os.path.join(folder, f"fence-{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
+    return os.path.join(folder, f"{_BOARD}{run}-{hashlib.blake2b(key.encode(), digest_size=8).hexdigest()}")
+
+
+def remove_boards(folder: str) -> None:
+    """Begin all boards again: the program that announced on them has been replaced by another one."""
+    for name in os.listdir(folder):
+        if name.startswith(_BOARD):
+            with suppress(OSError):
+                os.unlink(os.path.join(folder, name))

@@ -218,7 +218,7 @@ class Replicas(Hooks):
             try:
                 result = original(ddp, *inputs, **kwargs)
             except RuntimeError:
-                failed(watched)
+                failed(watched, ddp)
                 raise
             passing(watched, ddp)
             if watched.pace.looking:
@@ -241,8 +241,9 @@ class Replicas(Hooks):
             self._unsynced.add(line)
             self.emit(NoSyncEntered(model=watched.number, way=way))
 
-    def _failed_forward(self, watched: Watched) -> None:
-        """Parameters that no longer require a gradient: DDP still waits for their gradients, and raises in the next forward."""
+    def _failed_forward(self, watched: Watched, ddp: Any) -> None:
+        """Parameters that no longer require a gradient, or were replaced: DDP still waits for their gradients, and raises in the next forward."""
+        self._check_members(watched, ddp)
         known = zip(watched.names, watched.parameters, watched.trained, strict=False)
         frozen = [
             name

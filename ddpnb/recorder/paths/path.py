@@ -34,6 +34,7 @@ from ddpnb.recorder.events.exceptions import Handled
 from ddpnb.recorder.events.hooks import Hooks, hide
 from ddpnb.recorder.files.blackbox import BlackBox
 from ddpnb.recorder.files.locks import is_mine
+from ddpnb.recorder.paths.awaiting import Awaiting, site_of_await
 from ddpnb.recorder.paths.path_file import PathFile
 from ddpnb.recorder.stacks.path_codes import described
 from ddpnb.recorder.stacks.signal_handlers import of_handler, raise_if_of_handler
@@ -66,7 +67,7 @@ _FREE_WORDS = int(_FREE_S / _WORD_S)
 
 # Instructions that end by StopIteration: of loops, and of ``await``, which Python reports as raised there.
 _ITERATES = frozenset(dis.opmap[name] for name in ("FOR_ITER", "SEND") if name in dis.opmap)
-_BEGINS = dis.opmap["RESUME"]
+_BEGINS, _RERAISES = dis.opmap["RESUME"], dis.opmap.get("CLEANUP_THROW", -1)
 # Parts of the first number of a word; that of a decision is its offset.
 _ENTER, _RESUME, _RETURN, _YIELD, _UNWIND, _RAISE, _HANDLED, _MARK, _BASE, _FRAME, _LOCATED, _CALL, _NUMBER = (
     kind << BITS
@@ -130,6 +131,7 @@ class PathRecorder(Hooks):
         self._said: set[str] = set()
         self._libraries: set[int] = set()  # numbers of code of packages between the user and torch
         self._stood: set[tuple[int, int]] = set()  # where packages were called that made collectives
+        self._awaiting = Awaiting()
         self._any_hot = False
         self._main = 0
         self._careful: Any = None  # the callback of decisions
@@ -191,7 +193,7 @@ class PathRecorder(Hooks):
         for known in (
             self._logs, self._suspects, self._hot, self._dark, self._leading, self._raised, self._threads, self._kept, self._by_code,
             self._undescribed, self._texts, self._groups, self._said, self._handlers, self._watched,
-            self._off, self._libraries, self._stood,
+            self._off, self._libraries, self._stood, self._awaiting.frames,
         ):  # fmt: skip
             known.clear()
         self._choose()
@@ -303,7 +305,8 @@ class PathRecorder(Hooks):
         """Register the callbacks. They are what the path costs: flat functions, and what does not change is a local name."""
         silent, disable, ident, frame_at = self.box.silent, _MONITORING.DISABLE, get_ident, sys._getframe
         numbers, logs, suspects = self._numbers, self._logs, self._suspects
-        number_of, log_of, full, trouble = numbers.get, logs.get, self._full, self._trouble
+        number_of, log_of, full, trouble, awaiting = numbers.get, logs.get, self._full, self._trouble, self._awaiting
+        pending = awaiting.frames
 
         def branch(code: CodeType, offset: int, target: int) -> Any:
             try:
@@ -357,6 +360,8 @@ class PathRecorder(Hooks):
                     return None
                 if log is None:
                     return self._share()
+                if pending:
+                    return self._thrown(log, frame_at(1))
                 try:
                     frame = frame_at(2)  # the frame of the function itself would have to be made
                 except ValueError:
@@ -376,7 +381,7 @@ class PathRecorder(Hooks):
                     log = log_of(ident())
                     if log is None:
                         return self._share()
-                    log.extend((_RESUME + numbers[id(code)], self._site(frame_at(1).f_back)))
+                    self._thrown(log, frame_at(1))
                 except BaseException:
                     trouble()
             return None
@@ -389,6 +394,8 @@ class PathRecorder(Hooks):
                     log = log_of(ident())
                     if log is not None:
                         log.extend((kind + offset, 0))
+                        if pending and kind == _YIELD:
+                            log.extend((_YIELD, 0) * awaiting.suspend(ident(), frame_at(1)))
                 except BaseException:
                     trouble()
                 return None
@@ -491,6 +498,8 @@ class PathRecorder(Hooks):
         data, trace = code.co_code, error.__traceback__
         if not 0 <= offset < len(data):  # the function had not begun
             offset = 0
+        if kind == _HANDLED and data[offset] == _RERAISES:
+            return  # by ``await`` itself, for what it waits for: it only passes the exception on
         if kind == _RAISE:
             op = data[offset]
             if op in _ITERATES and isinstance(error, StopIteration):
@@ -519,6 +528,16 @@ class PathRecorder(Hooks):
                 self._base(self._threads[get_ident()], frame)
         if len(log) > _FULL:
             self._full(frame)
+
+    def _thrown(self, log: list[int], frame: FrameType) -> None:
+        """An exception is thrown into a function, or one resumes after that."""
+        awaiting = self._awaiting.resume(get_ident(), frame, self._numbers)
+        if awaiting is None:
+            return
+        frames = [*awaiting, frame]
+        sites = [self._site(frames[0].f_back), *(site_of_await(one) + 1 for one in awaiting)]
+        for one, site in zip(frames, sites, strict=True):
+            log.extend((_RESUME + self._numbers[id(one.f_code)], site))
 
     def _has_left(self, frame: FrameType | None) -> None:
         """An exception has left a function. If it has left all, it may be the end of the program."""

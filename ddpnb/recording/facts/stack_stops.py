@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ddpnb.recording.facts.once import once
-from ddpnb.recording.facts.stack_calls import POINT_TO_POINT, START, WORK, may_wait_for_work
+from ddpnb.recording.facts.stack_calls import POINT_TO_POINT, START, WORK, call_in, may_wait_for_work
 from ddpnb.recording.facts.stack_evidence import is_past, still_s
 from ddpnb.recording.facts.standings import Standing
 from ddpnb.recording.facts.stops import Awaited, Stop, Waits
@@ -23,6 +23,8 @@ _NOBODY_WAITS = 3  # times the patience, as for recorded ranks
 def stack_stop(recording: Recording, given: Mapping[int, Standing], patience: float) -> Stop | None:
     """Why these ranks make no progress, or for whom they wait; None before patience is over."""
     standings = {rank: _with_work(recording, standing) for rank, standing in given.items()}
+    if recording.report is not None and not any(one.function for one in standings.values()):
+        standings = _busy_in_calls(standings)
     waiting = [rank for rank, one in standings.items() if one.function and still_s(one) >= patience]
     frozen = [rank for rank, one in standings.items() if one.state is RankState.UNRESPONSIVE and one.idle_s >= patience]
     ended = [rank for rank, one in standings.items() if one.state is RankState.ENDED]
@@ -86,6 +88,22 @@ def _with_work(recording: Recording, standing: Standing) -> Standing:
     lines = _lines(recording, standing.site.file)
     text = lines[standing.site.line - 1] if 0 < standing.site.line <= len(lines) else ""
     return replace(standing, function=WORK) if may_wait_for_work(standing.record.main_stack, text) else standing
+
+
+def _busy_in_calls(standings: Mapping[int, Standing]) -> Mapping[int, Standing]:
+    """With those in a call that keep their core busy, as NCCL does while it waits, if others are outside of all calls."""
+    functions = {rank: call_in(one.record.main_stack) for rank, one in standings.items() if one.record.main_stack}
+    busy = {
+        rank: function
+        for rank, function in functions.items()
+        if function and standings[rank].state is RankState.COMPUTING
+    }
+    if len(busy) == len(functions):
+        return standings
+    return {
+        rank: replace(one, state=RankState.WAITING, function=busy[rank]) if rank in busy else one
+        for rank, one in standings.items()
+    }
 
 
 @once

@@ -24,6 +24,17 @@ _SHARDED = (
     "/torch/distributed/tensor/",
 )
 _SHARDED_CALLS = re.compile(r"state_dict|full_tensor|redistribute|consolidate")
+_GATHERED = (
+    "[gathers|gather] a sharded state",
+    "Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
+)
+_TOGETHER = (
+    "torch.distributed.checkpoint is collective: call it on all ranks, also for a model that each of them holds whole."
+)
+_WORDS = {
+    "state_dict_saver.py": ("[saves|save] a distributed checkpoint", _TOGETHER),
+    "state_dict_loader.py": ("[loads|load] a distributed checkpoint", _TOGETHER),
+}
 
 
 @refine(refines=("DDP301", "DDP308"), after=SET_UP, gives=("DDP407", "DDP408"))
@@ -48,9 +59,10 @@ def not_synchronised(snap: Snapshot, finding: Finding) -> Draft | None:
     needs=("stacks",),
 )
 def state_of_one(snap: Snapshot, finding: Finding) -> Draft | None:
-    """A sharded state is gathered on some ranks only."""
+    """A sharded state is gathered, or a distributed checkpoint is written or read, on some ranks only."""
     standings = snap.standings
-    alone = tuple(sorted(rank for rank in finding.concerned if rank in standings and _gathers(standings[rank])))
+    calls = {rank: _state_call(standings[rank]) for rank in finding.concerned if rank in standings}
+    alone = tuple(sorted(rank for rank, call in calls.items() if call))
     others = phrases.besides(sorted(finding.concerned), alone)
     if not alone or not others:
         return None
@@ -58,6 +70,7 @@ def state_of_one(snap: Snapshot, finding: Finding) -> Draft | None:
     few, tied = len(alone) < len(others), len(alone) == len(others)
     culprits, waiting = ((), ()) if tied else (alone, others) if few else (others, alone)
     sides = tuple(sorted((others, alone))) if tied else ()
+    what, remedy = _WORDS.get(calls[alone[0]], _GATHERED)
     order = [*culprits, *phrases.besides((*others, *alone), culprits)]
     return refined(
         finding,
@@ -67,21 +80,23 @@ def state_of_one(snap: Snapshot, finding: Finding) -> Draft | None:
         sides=sides,
         evidence=(*phrases.observed(finding), *phrases.undecided(sides)),
         summary=say(
-            "{who} [gathers|gather] a sharded state{at}; {others} never {take} part.",
+            f"{{who}} {what}{{at}}; {{others}} never {{take}} part.",
             alone,
             at=phrases.at(standings[alone[0]].site),
             others=others,
             take=phrases.verb(others, "takes", "take"),
         ),
         where=tuple(snap.at(order).items()),
-        remedy="Gathering a sharded state is a collective: call it on all ranks, and write the file on one rank.",
+        remedy=remedy,
         certainty="likely",
     )
 
 
-def _gathers(standing: Standing) -> bool:
-    frames = frames_at(standing)
-    return any(
-        not frame.user and any(part in frame.file for part in _SHARDED) and _SHARDED_CALLS.search(frame.function)
-        for frame in frames
-    )
+def _state_call(standing: Standing) -> str:
+    """The outermost function of torch that ranks call together for their state, or its module for a whole checkpoint; empty: none."""
+    for frame in frames_at(standing):
+        if not frame.user and any(part in frame.file for part in _SHARDED):
+            module = frame.file.rpartition("/")[2]
+            if module in _WORDS or _SHARDED_CALLS.search(frame.function):
+                return module if module in _WORDS else frame.function
+    return ""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ddpnb.recording import phrases
-from ddpnb.recording.events.models import ParametersFrozen
+from ddpnb.recording.events.models import ParametersFrozen, ParametersReplaced
 from ddpnb.recording.facts.children import counts_own, kills_for_memory
 from ddpnb.recording.facts.snapshot import Snapshot
 from ddpnb.recording.findings import Certainty, Finding, FindingType
@@ -57,7 +58,7 @@ def _explained(snap: Snapshot, finding: Finding) -> dict[int, Explained]:
 
 
 def _in_terms(snap: Snapshot, finding: Finding, told: Mapping[int, Explained]) -> Draft:
-    first = told[min(told)]
+    first = _with_replaced(told[min(told)], snap.ranks[min(told)])
     named, sides = blamed(told, snap.recording.world_size, finding.waiting)
     missing = tuple(sorted({rank for one in told.values() for rank in one.missing}))
     culprits = () if sides else tuple(r for r in (named or missing) if r in snap.ranks) or finding.culprits
@@ -122,6 +123,16 @@ def _trained(record: RankRecord) -> tuple[str, ...]:
     """The parameters of the model that was wrapped last, as the wrapper counts them."""
     models = [model for model in record.models if model.wrapper]
     return tuple(t.name for t in models[-1].parameters if t.trains and not t.ignored) if models else ()
+
+
+def _with_replaced(told: Explained, record: RankRecord) -> Explained:
+    """Unused parameters in whose place the module has others by now: where these are used is no hint."""
+    names = [name for event in record.events(ParametersReplaced) for name in event.names]
+    if told.code != UNUSED_PARAMETERS.code or not names:
+        return told
+    words = f"Replaced after wrapping: {', '.join(names[:4])}. DDP waits for the gradients of the parameters that it wrapped."
+    remedy = "Change the model first, then wrap it (or wrap it again), then build the optimizer."
+    return replace(told, evidence=(words, *told.evidence), remedy=remedy, hint=None)
 
 
 def _frozen(record: RankRecord) -> tuple[str, ...]:

@@ -8,6 +8,8 @@ import pytest
 
 from ddpnb.ranks.observe import rank_progress
 from ddpnb.ranks.observe.rank_progress import RankProgress, holders
+from ddpnb.recorder.files.blackbox import BlackBox
+from ddpnb.recording.blackbox import RUN_ACTIVE
 from ddpnb.recording.stacks import Frame, Stack
 from ddpnb.recording.verbs import Looked
 
@@ -66,3 +68,15 @@ def test_the_processes_that_hold_a_lock_are_ranks_of_the_same_machine():
         2: Looked(machine="b", pid=9, holders=(7,)),
     }
     assert [holders(rank, answers) for rank in range(4)] == [(), (0, -1), (-1,), ()]
+
+
+def test_the_program_by_which_a_rank_replaces_itself_begins_a_box_another_process_does_not(monkeypatch, tmp_path):
+    path = str(tmp_path / "rank0.box")
+    rank = RankProgress(str(tmp_path), 0, str(tmp_path / "ending"), "")
+    BlackBox(path, 0).set_run(1, RUN_ACTIVE)
+    assert rank.status.run == 1
+    BlackBox(path, 0).set_run(2, RUN_ACTIVE)  # by exec, of the same process
+    assert rank.status.run == 2
+    monkeypatch.setattr("os.getpid", lambda: 7)
+    BlackBox(path, 0).set_run(3, RUN_ACTIVE)  # of a rank that was started in its place
+    assert rank.status.run == 2

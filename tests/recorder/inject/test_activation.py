@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch.distributed import rpc
 
 from ddpnb.recorder.events.bindings import rebind
+from ddpnb.recorder.files.boards import remove_boards
 from ddpnb.recorder.inject import activation
 from ddpnb.recording import protocol
 from ddpnb.recording.rpc import waiting
@@ -46,3 +47,13 @@ def test_what_waits_for_a_group_is_pickled_by_name():
     finally:
         activation._unhook()
     assert dist.init_process_group is dist.distributed_c10d.init_process_group is original
+
+
+def test_the_program_by_which_a_rank_replaces_itself_is_the_same_rank_of_the_same_start(tmp_path, monkeypatch):
+    first = protocol.claim(str(tmp_path), "address", 0)
+    assert protocol.claim(str(tmp_path), "address", 0) == first
+    (tmp_path / first / "fence-1-0").touch()
+    remove_boards(first)  # on which the former program announced
+    assert not (tmp_path / first / "fence-1-0").exists()
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    assert protocol.claim(str(tmp_path), "address", 0) == protocol.start_folder(str(tmp_path), "address", 1)

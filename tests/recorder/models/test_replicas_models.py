@@ -114,6 +114,10 @@ def test_parameters_that_are_frozen_after_wrapping_are_recorded_when_a_forward_f
         train(model, 2)
     (told,) = watched.events(ParametersFrozen)
     assert (told.names, told.count) == (("body.weight", "body.bias"), 2)
+    model.module.head = nn.Linear(8, 2)
+    with pytest.raises(RuntimeError, match="Expected to have finished reduction"):
+        train(model)
+    assert watched.events(ParametersReplaced)[-1].names == ("head.weight", "head.bias")
 
 
 @pytest.mark.usefixtures("alone")

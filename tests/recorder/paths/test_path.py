@@ -269,6 +269,33 @@ def test_generators_and_coroutines_are_segments(rank):
     ]  # fmt: skip
 
 
+def test_what_is_thrown_into_a_coroutine_resumes_those_that_await_it_first(rank):
+    """As a time-out of asyncio: the innermost is cancelled first, then each that awaited it."""
+    user = rank.module("""
+        import asyncio
+        async def load():
+            await asyncio.sleep(0)
+        async def main():
+            try:
+                await load()
+            except KeyError:
+                pass
+        def run():
+            coroutine = main()
+            coroutine.send(None)
+            try:
+                coroutine.throw(KeyError())
+            except StopIteration:
+                pass
+    """)
+    user.run()
+    told = rank.told("run")
+    assert told[:4] == ["begin main from 12", "begin load from 7", "yield at 4", "yield at 7"]
+    assert told[4:7] == ["resume main from 14", "resume load from 7", "raise KeyError at 4"]
+    assert not any("resume" in one for one in told[6:])
+    assert told.index("unwind at 4 KeyError") < told.index("raise KeyError at 7")
+
+
 def test_exec_reload_and_lambdas(rank):
     before = rank.module("def f(x):\n    return 1 if x else 2\n")
     before.f(0)

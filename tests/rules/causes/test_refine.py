@@ -331,6 +331,14 @@ def test_of_two_ranks_either_may_be_wrong_about_a_sharded_state():
     assert len([text for text in found.evidence if text.startswith("No recorded fact")]) == 1
 
 
+def test_a_distributed_checkpoint_of_a_model_that_is_not_sharded():
+    saving = Frame(TORCH + "distributed/checkpoint/state_dict_saver.py", 300, "_save_state_dict", user=False)
+    ranks = [inside(Rank(n), line(30), saving, op="allgather") if n == 0 else Rank(n).finishes() for n in range(3)]
+    found = first(record(*ranks))
+    assert (found.code, found.culprits) == ("DDP605", (0,))
+    assert "saves a distributed checkpoint" in found.summary and "sharded" not in found.summary + found.remedy
+
+
 def test_a_function_of_the_users_own_gathers_nothing_sharded():
     own = Frame("/home/user/torch/distributed/checkpoint/mine.py", 5, "gather_state_dict")
     ranks = [inside(Rank(n), line(30), own, op="allgather") if n == 0 else Rank(n).finishes() for n in range(2)]
@@ -499,15 +507,22 @@ def raising(exception, message, *above, make=lambda rank: rank, others=None):
     return first(record(*ranks))
 
 
-def test_what_torch_says_of_unused_parameters_is_told_by_their_names():
+@pytest.mark.parametrize("replaced", [False, True])
+def test_what_torch_says_of_unused_parameters_is_told_by_their_names(replaced):
     message = (
         "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates "
         "that your module has parameters that were not used in producing loss. You can enable unused parameter "
         "detection by passing the keyword argument `find_unused_parameters=True`.\n"
         "Parameter indices which did not receive grad for rank 0: 1"
     )
-    found = raising("RuntimeError", message, DDP, make=lambda rank: rank.wraps(at=WRAPPED))
+
+    def make(rank):
+        return rank.wraps(at=WRAPPED).replaces("fc.bias", at=STEP) if replaced else rank.wraps(at=WRAPPED)
+
+    found = raising("RuntimeError", message, DDP, make=make)
     assert (found.code, found.culprits, found.tensors) == ("DDP401", (0,), ("fc.bias",))
+    assert any("Replaced after wrapping: fc.bias" in text for text in found.evidence) == replaced
+    assert found.remedy.startswith("Change the model first") == replaced
 
 
 def converted_late(rank):

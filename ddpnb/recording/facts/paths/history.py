@@ -44,9 +44,9 @@ def exceptions(trace: Trace, shape: Shape, offset: int, before: int) -> tuple[in
     for number, start in enumerate(trace.start):
         if 0 <= start < before:
             frames += trace.shape(number) is shape and 0 <= trace.end[number] < before  # not that of now
-            calls += (
-                at_instruction(offset, offset_of(trace.words[start])) and trace.shape(trace.parent[number]) is shape
-            )
+            word = trace.words[start]  # what is awaited resumes there
+            here = word & KIND == Kind.ENTER and at_instruction(offset, offset_of(word))
+            calls += here and trace.shape(trace.parent[number]) is shape
     for place in trace.calls[: bisect_left(trace.calls, before)]:
         calls += at_instruction(offset, offset_of(trace.words[place])) and trace.shape(trace.frame_at(place)) is shape
     return raised, max(raised, calls or frames)
