@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "All files are taken for those of one job; what each of them is, is seen from its content. A folder of ddpnb run "
         "--record can be read while the job runs, and afterwards. "
         "Exit status: 0 nothing wrong is visible; 1 the diagnosis could not be written; 2 a file cannot be read, or nothing "
-        "in it is known; 3 a hang, a mismatch or a failed rank; 4 the ranks diverged"
+        "in it is known; 3 a hang, a mismatch or a failed rank; 4 completed, but with errors"
     )
     add_results(parser, recording="all that was read as a recording")
     parser.add_argument(

@@ -18,7 +18,9 @@ HELP = "list, show and run example bugs, each with its fix"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ddpnb pitfalls [list [WORDS] | show NAME | run NAME] [--fixed]"
-    parser.epilog = "exit status of pitfalls run: as for ddpnb run (3 hang, 4 the ranks diverged, 0 with --fixed)"
+    parser.epilog = (
+        "exit status of pitfalls run: as for ddpnb run (3 hang, 4 completed, but with errors, 0 with --fixed)"
+    )
     parser.add_argument(
         "what", nargs="?", choices=("list", "show", "run"), default="list", help="what to do (default: list)"
     )

@@ -36,9 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "exit status: 0 success on all ranks; 1 ddpnb itself failed, or the diagnosis could not be written; "
-        "2 usage error; 3 hang or mismatch; 4 completed, but the ranks diverged; else that of COMMAND, or the script's own if "
-        "it crashed; 128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed). Signals are passed on; the "
-        "ranks have 30 s to end, or end at once with a second Ctrl-C"
+        "2 usage error; 3 hang or mismatch; 4 completed, but with errors, such as replicas that differ; else that of COMMAND, "
+        "or the script's own if it crashed; 128+n terminated by signal n (130 Ctrl-C, 143 SIGTERM, 129 terminal closed). "
+        "Signals are passed on; the ranks have 30 s to end, or end at once with a second Ctrl-C"
     )
     add_ranks(parser)
     add_patience(parser)

@@ -16,7 +16,8 @@ from ddpnb.pitfalls import Pitfall
 from ddpnb.recording import phrases
 from ddpnb.recording.holds import Hold
 from ddpnb.recording.recording import Recording
-from ddpnb.render.answers import Answer
+from ddpnb.render.answers import LONGEST, Answer
+from ddpnb.texts import shortened
 from ddpnb.world.breakpoints import Holding, end_of_run
 from ddpnb.world.faults import Injection
 from ddpnb.world.live import LiveRanks
@@ -227,7 +228,10 @@ class Actions:
     def _evaluate(self, values: Values) -> str:
         if not values.get("expression", "").strip():
             raise UsageError("no expression given.", "Enter one, such as loss.item().")
-        return str(self.world.evaluate(values["expression"].strip()))
+        found = self.world.evaluate(values["expression"].strip())
+        share = max((LONGEST - len(found.expression)) // max(len(found), 1) - len("rank 1000: "), 8)
+        each = (f"rank {rank}: {shortened(str(one), share)}" for rank, one in found.items())
+        return "\n".join((f"{found.expression}:", *each))
 
     def _restart(self, values: Values) -> str | Answer:
         """Restart ranks; where that ends processes that live, only when it is asked for a second time."""

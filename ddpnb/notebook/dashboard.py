@@ -151,7 +151,12 @@ class Dashboard(Panel):
         self._tasks.draw()
 
     def _show_run(self, run: Run | None) -> None:
-        """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now."""
+        """Show an earlier run with its findings, tiles, calls and lines as they were; None: the ranks as they are now.
+
+        Of a world that is closed, nothing comes any more: then that is the last run.
+        """
+        if run is None and self.world.closed:
+            run = self.world.last_run
         recording = run.recording if run is not None else None
         self._context.shown = run if recording is not None else None
         self._card_of = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Mapping
@@ -15,10 +16,11 @@ from ddpnb.notebook.panel import Panel
 from ddpnb.notebook.recorded import Recorded
 from ddpnb.notebook.tasks import Tasks
 from ddpnb.notebook.widgets.fragment import Fragment
+from ddpnb.recording import phrases
 from ddpnb.recording.recording import Recording
 from ddpnb.render import controls
 from ddpnb.rules.diagnose import diagnose
-from ddpnb.world.job import attach, jobs
+from ddpnb.world.job import FoundJob, attach, jobs
 from ddpnb.world.launching import launch
 from ddpnb.world.live import LiveRanks
 
@@ -46,7 +48,7 @@ class Launcher(Panel):
         self.recorded: Recorded | None = None
         self._name = name
         self._cancelled = False
-        self._jobs: list[tuple[str, str]] = []  # (folder, how it is shown) of those that run here
+        self._jobs: list[tuple[str, str]] = []  # (what attach() takes, how it is shown) of those that run here
         self._tasks = Tasks(self._show)
         self._form = Fragment(label="launch", on_action=self._act, live=False)
         self.files = GivenFiles()
@@ -61,7 +63,7 @@ class Launcher(Panel):
             busy = "cancelling as soon as the ranks have started"
         most = max(2, min(_MOST, 2 * (os.cpu_count() or 2)))
         if not busy:  # progress is shown four times a second, and a look at all processes of a host takes long
-            self._jobs = [(job.folder, str(job).removeprefix(job.folder).strip()) for job in jobs()[:_JOBS]]
+            self._jobs = [(job.target, _shown(job)) for job in jobs()[:_JOBS]]
         told = "\n".join(f"job: {text}" for _, text in self._jobs)
         shown = controls.launcher(most, _BACKENDS, self._jobs, busy=busy, said=said)
         self._form.show(shown, busy or said or told or "no ranks yet")
@@ -83,7 +85,7 @@ class Launcher(Panel):
             self._tasks.start(_LAUNCHING, lambda: self._launch(values))
         elif action == "attach":
             self._cancelled = False
-            self._tasks.start("attaching", lambda: self._begin("job", attach(values.get("folder", ""))))
+            self._tasks.start("attaching", lambda: self._begin("job", attach(values.get("target", ""))))
 
     def _read(self, recording: Recording) -> None:
         variable.assign("recording", recording)
@@ -124,3 +126,9 @@ class Launcher(Panel):
         began = time.monotonic()
         while not ended.wait(_TICK_S):
             self._tasks.progress(_LAUNCHING, f"starting {n} ranks: {time.monotonic() - began:.0f} s")
+
+
+def _shown(job: FoundJob) -> str:
+    program, *words = job.command or ("",)
+    ranks = f"{phrases.ranks(sorted(job.ranks))} of {job.size}, process {job.ranks[min(job.ranks)]}"
+    return f"{ranks}{'' if job.recorded else ', not recorded'}: {shlex.join([os.path.basename(program), *words])}"

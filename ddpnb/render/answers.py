@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpnb.render import markup
 
-_LONGEST = 2000
+LONGEST = 2000  # characters of what is said
 _OPENED = {
     ".html": "open",
     ".png": "open",
@@ -48,7 +48,7 @@ def html(answer: Answer) -> str:
     said = ""
     if answer.said:
         kind, role = ("said bad", "alert") if answer.bad else ("said", "status")
-        said = f'<div class="{kind}" role="{role}">{markup.words(answer.said, _LONGEST)}{_file(answer.file)}</div>'
+        said = f'<div class="{kind}" role="{role}">{markup.words(answer.said, LONGEST)}{_file(answer.file)}</div>'
     return f'<div class="answer" data-key="answer">{working}{said}</div>'
 
 

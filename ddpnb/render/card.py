@@ -25,7 +25,7 @@ HEADLINES = {
     "ok": "ok: the script completed on all ranks",
     "hang": "hang: the ranks cannot continue",
     "crash": "crash: a rank failed",
-    "divergence": "divergence: completed, but the ranks diverged",
+    "divergence": "divergence: completed, but with errors",
     "interrupted": "interrupted: the script was still running",
 }
 _CERTAINTY = {
@@ -33,6 +33,7 @@ _CERTAINTY = {
     "timed": "Not proven: no progress for as long as patience, or the time-out, allows.",
     "likely": "Likely, not proven: a part of this is inferred.",
 }
+_DIVERGED = {"DDP405", "DDP406", "DDP410", "DDP417", "DDP601"}  # of what they name, the values differ between ranks
 # What is known of a divergence whose errors all have such a code: the values of the ranks may be equal.
 _DIVERGENCES = {
     "DDP1": "divergence: completed, but the ranks were set up differently",
@@ -199,6 +200,8 @@ def outcome_line(diagnosis: Diagnosis) -> str:
         return "ended: the exit status of some ranks is not known"
     if diagnosis.outcome == "divergence":
         codes = {one.code for one in diagnosis.errors}
+        if codes & _DIVERGED:
+            return "divergence: completed, but the ranks diverged"
         known = (words for code, words in _DIVERGENCES.items() if codes and all(one.startswith(code) for one in codes))
         return next(known, HEADLINES["divergence"])
     statuses = set(diagnosis.exit_codes.values())

@@ -197,9 +197,9 @@ def launcher(
 def _jobs(jobs: Sequence[tuple[str, str]]) -> str:
     """A row for each job that runs, with a button."""
     rows = "".join(
-        f'<li class="row job">{markup.button("attach", "attach", image="go", folder=folder)}'
-        f'<code class="mono">{markup.words(told, 200)}</code></li>'
-        for folder, told in jobs
+        f'<li class="row job">{markup.button("attach", "attach", image="go", target=target)}'
+        f"<code{markup.attributes({'class': 'mono', 'title': told})}>{markup.words(told, 200)}</code></li>"
+        for target, told in jobs
     )
     again = markup.button("look again", "jobs", image="why")
     if not rows:

@@ -75,7 +75,7 @@ def counted(frames: SideBySide) -> str:
     """``2 of 9 variables differ. Not compared by content: batch.``"""
     what, count, differing = "parts" if frames.path else "variables", len(frames.rows), len(frames.differing)
     if not count:
-        return "There is nothing inside." if frames.path else "The function has no variables yet."
+        return "There is nothing inside." if frames.path else "No variable of the function is known."
     if len(frames.sites) == 1:
         return f"Only rank {next(iter(frames.sites))} is in {frames.path or frames.function}: nothing is compared."
     if not differing:

@@ -104,8 +104,6 @@ class Evaluations(Shown, dict[int, Evaluation]):
         return [Table(self._label, ("rank", self.expression), [(str(rank), str(one)) for rank, one in self.items()])]
 
     def __str__(self) -> str:
-        if any("\n" in str(one) for one in self.values()):
-            return "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
-        return super().__str__()
+        return "\n".join(f"rank {rank}: {one}" for rank, one in self.items())
 
     __repr__ = __str__

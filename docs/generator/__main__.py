@@ -20,6 +20,7 @@ _ACCESS = (
     ('<div class="highlight"><pre>', '<div class="highlight"><pre tabindex="0">'),
     ('<div class="table-wrapper ', '<div tabindex="0" class="table-wrapper '),
     ('<th class="head"><p></p></th>', "<td></td>"),
+    ('<div id="search-results"></div>', '<h1>Search</h1>\n<div id="search-results"></div>'),
 )
 #: the parameters of a long signature: Sphinx writes a list of definitions that has no terms
 _PARAMETERS = re.compile(r'<dl>\n((?:<dd><em class="sig-param">.*?</dd>\n?)+)</dl>', re.DOTALL)

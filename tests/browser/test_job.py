@@ -36,7 +36,7 @@ def values_of(page, expression):
     part.get_by_role("button", name="evaluate").click()
     told = part.get_by_role("status").filter(has_text=expression)
     expect(told).to_be_visible()
-    values = [int(value) for _, value in re.findall(r"^(\d)\s+(\d+)\s*$", told.inner_text(), re.MULTILINE)]
+    values = [int(value) for _, value in re.findall(r"^rank (\d): (\d+)\s*$", told.inner_text(), re.MULTILINE)]
     assert len(values) == 2, told.inner_text()
     return values
 
@@ -60,11 +60,11 @@ def test_a_job_is_opened_stepped_and_released(theme, lab, page, tmp_path):
         lab.open(page, lab.write("job.ipynb", "import ddpnb\nddpnb.show()"), theme)
         lab.run_all(page)
         launch = of(page, "launch")
-        row = launch.get_by_role("listitem").filter(has=page.locator(f"[data-folder='{found.folder}']"))
+        row = launch.get_by_role("listitem").filter(has=page.locator(f"[data-target='{found.folder}']"))
         expect(row).to_contain_text("ranks 0 and 1 of 2")
         check_access(page)
         picture(page, f"jobs-{theme}")
-        launch.locator(f"[data-folder='{found.folder}']").click()
+        launch.locator(f"[data-target='{found.folder}']").click()
         head, board = of(page, "job"), of(page, "rank board")
         expect(head.get_by_text("running")).to_be_visible()
         head.get_by_role("button", name="hold").click()

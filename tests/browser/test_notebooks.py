@@ -260,6 +260,7 @@ def test_the_life_of_a_dashboard(lab, page, complaints, to_the_end):
     head.get_by_role("button", name="release").click()
     expect(board.get_by_role("button", name="rank 0:")).to_contain_text("idlelast run: ", timeout=LONG_MS)
     expect(head.get_by_role("status").first).to_contain_text("last run: hang")
+    expect(saved).to_contain_text("idle, last run: hang")  # JupyterLab has forgotten its display id
 
     page.goto("about:blank")
     lab.end_kernels()

@@ -14,6 +14,7 @@ import ddpnb
 from ddpnb import cli, pitfalls
 from ddpnb.rules.catalogue import pages
 from docs.generator import api, commands, frameworks
+from docs.generator.__main__ import add_access
 from docs.generator.docstrings import attributes, process, split_raises
 from docs.generator.links import Links
 from docs.generator.sources import _PROJECT, sources
@@ -217,3 +218,9 @@ def test_notebooks_are_shown_with_all_of_their_text(site):
     book = json.loads((ROOT / "notebooks/tour.ipynb").read_text())
     for cell in book["cells"]:
         assert cell["cell_type"] == "code" or "".join(cell["source"]).splitlines()[0] in site.pages["notebooks/tour.md"]
+
+
+def test_the_page_of_the_search_has_a_heading(tmp_path):
+    (tmp_path / "search.html").write_text('<noscript></noscript>\n<div id="search-results"></div>')
+    add_access(tmp_path)
+    assert "<h1>Search</h1>" in (tmp_path / "search.html").read_text()

@@ -83,7 +83,13 @@ def test_a_diagnosis_without_findings(outcome):
 
 @pytest.mark.parametrize(
     ("codes", "words"),
-    [(["DDP316"], "not waited for"), (["DDP107"], "set up differently"), (["DDP316", "DDP405"], "the ranks diverged")],
+    [
+        (["DDP316"], "not waited for"),
+        (["DDP107"], "set up differently"),
+        (["DDP316", "DDP405"], "the ranks diverged"),
+        (["DDP501"], "with errors"),  # the same data: the replicas are equal
+        (["DDP107", "DDP409"], "with errors"),
+    ],
 )
 def test_of_a_divergence_no_more_is_said_than_is_known(codes, words):
     errors = tuple(Finding(type_of(code), "Something.") for code in codes)

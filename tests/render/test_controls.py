@@ -136,7 +136,7 @@ def test_nothing_that_is_said_is_taken_for_html(hostile):
 def test_the_launcher_lists_the_jobs_that_run():
     page = controls.launcher(4, ("gloo",), [("/dev/shm/j", "ranks 0 and 1 of 2  python train.py")])
     assert "ranks 0 and 1 of 2  python train.py" in page
-    assert 'data-folder="/dev/shm/j"' in page
+    assert 'data-target="/dev/shm/j"' in page
     assert "No job runs here" in controls.launcher(4, ("gloo",))
 
 

@@ -123,7 +123,7 @@ def test_classes_are_shown_without_their_modules_and_whole_on_hover():
 def test_what_differs_is_counted():
     assert "1 of 2 variables differs." in seen(laid({"a": "1", "step": "5"}, {"a": "1", "step": "6"})).text
     assert "No variable differs on ranks 0 and 1." in seen(laid({"a": "1"}, {"a": "1"})).text
-    assert "The function has no variables yet." in seen(laid({}, {})).text
+    assert "No variable of the function is known." in seen(laid({}, {})).text
 
 
 @pytest.mark.parametrize(

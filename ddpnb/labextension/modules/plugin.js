@@ -3,6 +3,7 @@ import { addCommands } from "./commands.js";
 import { followOutputs } from "./outputs.js";
 import { ICON, Panels } from "./panels.js";
 import { openCell, openFile } from "./places.js";
+import { keepStates } from "./states.js";
 
 const MODULES = {
   application: "@jupyterlab/application",
@@ -55,6 +56,7 @@ function open(app, services, panel, { path, cell, line, href }) {
  */
 function keepSaved(notebooks) {
   notebooks.widgetAdded.connect((_, panel) => {
+    keepStates(panel);
     panel.context.ready.then(() => {
       const { model } = panel.context;
       model.metadataChanged.connect((_, { key, oldValue, newValue }) => {
@@ -70,7 +72,7 @@ function activate(app, lab, services) {
   document.addEventListener("ddpnb:open", (event) => {
     const { path, cell, line, otherwise } = event.detail;
     const panel = services.notebooks?.find((one) => one.node.contains(event.target)) ?? panels?.notebookOf(event.target);
-    if (cell ? !panel : !(services.shell && services.documents)) return; // Notebook 7 would open another tab
+    if (cell ? !panel : !(services.shell && services.documents)) return; // in Notebook 7 the widget opens another tab
     event.preventDefault();
     const opened = cell ? openCell(app.shell, panel, cell, line) : openFile(services.documents, path, line);
     opened.catch(otherwise);

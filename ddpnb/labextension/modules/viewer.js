@@ -2,8 +2,9 @@
 
 /** Lines of a file with their numbers, one of them marked. Nothing of it is taken for HTML. */
 export function viewer(place, close, open) {
-  const part = document.createElement("section");
+  const part = document.createElement("div"); // no landmark: several may show the same file
   part.className = "viewer";
+  part.setAttribute("role", "group");
   part.setAttribute("aria-label", `source: ${place.title}`);
   const head = document.createElement("div");
   head.className = "row head";
@@ -29,7 +30,7 @@ export function viewer(place, close, open) {
   const text = document.createElement("div");
   text.className = "source";
   text.tabIndex = 0;
-  text.setAttribute("role", "region");
+  text.setAttribute("role", "group");
   text.setAttribute("aria-label", `lines of ${place.title}`);
   place.lines.forEach((line, index) => {
     const row = document.createElement("div");

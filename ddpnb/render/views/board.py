@@ -167,7 +167,7 @@ def _since(recording: Recording, standing: Standing) -> float | None:
     elif standing.starting is not None:
         began = standing.starting.began_ns
     elif standing.function:
-        return standing.record.process.still_s
+        return standing.record.process.still_s or None  # 0: read once, as in a log
     elif standing.state in (RankState.BLOCKED, RankState.UNRESPONSIVE):
         return standing.idle_s
     return (recording.taken_ns - began) * 1e-9 if began and recording.taken_ns > began else None

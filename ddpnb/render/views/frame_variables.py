@@ -186,4 +186,6 @@ def _elsewhere(recording: Recording, rank: int, frames: list[Frame]) -> str:
     if ending is not None:
         return f"ended ({ending.how})"
     process = recording.ranks[rank].process
-    return "does not answer" if not process.answered else "not in the user's code"
+    if not process.answered:
+        return "does not answer"
+    return "not in the user's code" if recording.ranks[rank].shown_stack is not None else "its stack is not known"

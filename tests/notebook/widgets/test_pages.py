@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.parts import Board, Card
 from ddpnb.notebook.widgets.timeline import Timeline
+from ddpnb.render import still
+from ddpnb.rules.diagnose import diagnose as diagnosed
+from ddpnb.world.loading import load
 from tests.notebook.widgets.standin import page_in, show
 from tests.notebook.widgets.test_lanes_js import hang
 from tests.rules.recordings import diagnose
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
+LOG = Path(__file__).parents[3] / "notebooks" / "reports" / "torchrun.log"
 FORM = (
     '<form data-action="run"><input aria-label="script" name="script"><select aria-label="one"><option>1</select>'
     '<button type="button" data-action="stop" data-n="{n}">stop</button></form><details open><summary>more</summary></details>'
@@ -89,3 +95,17 @@ def test_they_can_be_read_where_vscode_paints_white_below_them(chromium, theme):
             ))  # fmt: skip
             read = Axe().run(page, options={"runOnly": ["color-contrast"]})
             assert not read.response["violations"], read.generate_report()
+
+
+def test_a_page_to_share_can_be_read_in_both_themes_and_is_not_wider_than_a_phone(chromium):
+    log = load(str(LOG))
+    with page_in(chromium, color_scheme="dark") as page:
+        page.set_viewport_size({"width": 400, "height": 800})
+        page.set_content(still.page(log, diagnosed(log)))
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        for scheme in ("dark", "light"):
+            page.emulate_media(color_scheme=scheme)
+            assert not (found := Axe().run(page)).response["violations"], found.generate_report()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        words = page.locator("body").inner_text()
+        assert "rank 1: its stack is not known" in words and "0.0 s" not in words  # a log is read once

@@ -11,7 +11,7 @@ import ddpnb.pitfalls
 from ddpnb.notebook.widgets.fragment import Fragment
 from ddpnb.notebook.widgets.places import answer
 from ddpnb.recording.calls import Site
-from ddpnb.render import markup
+from ddpnb.render import answers, markup
 from tests.notebook.widgets.standin import page_in, show
 
 SCRIPT = "".join(f"line {number}\n" for number in range(1, 61))
@@ -137,3 +137,32 @@ def test_the_lines_come_first_and_an_extension_of_the_page_may_open_the_editor(c
         assert page.evaluate("[taken.path, taken.cell, taken.line]") == ["jobs/train.py", None, 41]
         page.evaluate("taken.otherwise()")  # it could not be opened
         expect(page.get_by_role("button", name="open in the editor")).to_be_disabled()
+
+
+@pytest.mark.browser
+def test_a_file_that_was_written_is_opened_at_once_or_the_click_is_answered(chromium, tmp_path):
+    answer_of = answers.html(answers.Answer((), "Written.", file=str(tmp_path / "repro.sh")))
+    with page_in(chromium) as page:
+        show(page, Fragment(answer_of, label="a part"))
+        button = page.get_by_role("button", name="open repro.sh")
+        button.click()  # the page does not know where its server has the file
+        expect(button).to_have_attribute("aria-busy", "true")
+        page.evaluate("(path) => model.tell({ kind: 'place', path: null, file: path })", str(tmp_path / "repro.sh"))
+        expect(page.get_by_text("not below the folder of this server")).to_be_visible()
+    for app, opened in (("Jupyter Notebook", ["/u/edit/repro.sh", "_blank"]), ("Another", [])):
+        with page_in(chromium) as page:
+            show(page, Fragment(answer_of, label="a part"))
+            config = {"appName": app, "baseUrl": "/u/", "serverRoot": str(tmp_path)}
+            page.evaluate(
+                """(config) => {
+              const given = Object.assign(document.createElement("script"), { type: "application/json", id: "jupyter-config-data" });
+              given.textContent = JSON.stringify(config);
+              document.body.append(given);
+              window.opened = [];
+              HTMLAnchorElement.prototype.click = function () { opened.push(this.getAttribute("href"), this.target) };
+            }""",
+                config,
+            )
+            page.get_by_role("button", name="open repro.sh").click()
+            assert (page.evaluate("opened"), page.evaluate("sent")) == (opened, [])
+            expect(page.get_by_text("has no editor")).to_have_count(0 if opened else 1)
