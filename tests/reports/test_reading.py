@@ -52,6 +52,14 @@ def test_a_start_that_timed_out_in_a_function_says_how_many_joined(tmp_path):
     assert error.summary.endswith("ranks 1-7 are in none of these files.")
 
 
+def test_a_rank_that_lost_a_peer_says_on_which_host_it_was(tmp_path):
+    said = "ncclRemoteError: A call failed possibly due to a network error.\nLast error:\nsocketProgress: Connection closed by "
+    text = f"torch.distributed.DistBackendError: NCCL error in: x.cpp:1970\n{said}remote peer gpu-13.x<43122>\n"
+    (tmp_path / "job.log").write_text("".join(f"[rank3]: {line}\n" for line in text.splitlines()))
+    (error,) = diagnose(load(tmp_path / "job.log")).errors
+    assert "Rank 3 lost the connection to another rank at gpu-13.x: " in error.summary
+
+
 def test_a_compressed_log(tmp_path):
     (tmp_path / "job.log.1").write_bytes(gzip.compress(STORE.encode()))
     assert diagnose(load(tmp_path / "job.log.1")).errors[0].code == "DDP102"

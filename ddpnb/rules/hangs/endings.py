@@ -31,6 +31,7 @@ RANK_RAISED = FindingType("DDP312", "rank-raised")
 
 _NOT_PARSED = ("SyntaxError", "IndentationError", "TabError")
 _HANDLED = 3  # exceptions in the evidence
+_PEER = re.compile(r"remote peer ([\w.-]{1,200})<\d{1,5}>|closed by peer \[([\w.:-]{1,200})\]:\d{1,5}")  # NCCL, gloo
 
 
 @family(RANK_DEAD, RANK_RAISED, after=(ERROR,), needs=())
@@ -185,9 +186,11 @@ def _unnamed_exceptions(recording: Recording) -> list[str]:
 def lost_a_peer(recording: Recording, waiting: Sequence[int]) -> Draft:
     """Ranks lost their connection to another rank, of which the report does not say which, or why it ended."""
     said = {rank: ending for rank in waiting if (ending := recording.ranks[rank].ending) is not None}
+    hosts = {match[1] or match[2] for ending in said.values() for match in _PEER.finditer(ending.message[:20_000])}
+    peer = f" at {hosts.pop()}" if len(hosts) == 1 else ""
     lost = Draft(
-        f"{phrases.ranks(waiting, True)} lost the connection to another rank: that one ended, or the network between "
-        "them failed.",
+        f"{phrases.ranks(waiting, True)} lost the connection to another rank{peer}: that one ended, or the network "
+        "between them failed.",
         remedy=LOOK_AT_FIRST,
         waiting=waiting,
         evidence=each(
