@@ -64,8 +64,6 @@ def test_the_tour(lab, page):
     page.keyboard.press("Control+s")
     expect(page.locator(".lm-TabBar-tab.jp-mod-dirty")).to_have_count(0)
     assert "Rank 1 never calls the all_reduce" in (lab.work / "tour.ipynb").read_text()
-    page.reload()
-    expect(board.get_by_role("button", name="rank 1:")).to_contain_text("last run: ", timeout=30_000)  # live again
 
 
 HANG = (

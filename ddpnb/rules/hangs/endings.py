@@ -189,8 +189,13 @@ def lost_a_peer(recording: Recording, waiting: Sequence[int]) -> Draft:
     hosts = {match[1] or match[2] for ending in said.values() for match in _PEER.finditer(ending.message[:20_000])}
     peer = f" at {hosts.pop()}" if len(hosts) == 1 else ""
     lost = Draft(
-        f"{phrases.ranks(waiting, True)} lost the connection to another rank{peer}: that one ended, or the network "
-        "between them failed.",
+        title(
+            *(
+                f"{phrases.ranks(waiting, True)} lost the connection to another rank{at}: that one ended, or the network "
+                "between them failed."
+                for at in (peer, "")
+            )
+        ),
         remedy=LOOK_AT_FIRST,
         waiting=waiting,
         evidence=each(
