@@ -58,6 +58,12 @@ def test_a_rank_that_lost_a_peer_says_on_which_host_it_was(tmp_path):
     (tmp_path / "job.log").write_text("".join(f"[rank3]: {line}\n" for line in text.splitlines()))
     (error,) = diagnose(load(tmp_path / "job.log")).errors
     assert "Rank 3 lost the connection to another rank at gpu-13.x: " in error.summary
+    with open(tmp_path / "job.log", "a") as log:
+        log.write(
+            "".join(f"[rank2]: {line}\n" for line in text.replace("remote peer gpu-13.x<43122>", "peer").splitlines())
+        )
+    (error,) = diagnose(load(tmp_path / "job.log")).errors
+    assert error.summary.startswith("Ranks 2 and 3 lost the connection to another rank: "), "rank 2 names no host"
 
 
 def test_a_compressed_log(tmp_path):

@@ -186,8 +186,8 @@ def _unnamed_exceptions(recording: Recording) -> list[str]:
 def lost_a_peer(recording: Recording, waiting: Sequence[int]) -> Draft:
     """Ranks lost their connection to another rank, of which the report does not say which, or why it ended."""
     said = {rank: ending for rank in waiting if (ending := recording.ranks[rank].ending) is not None}
-    hosts = {match[1] or match[2] for ending in said.values() for match in _PEER.finditer(ending.message[:20_000])}
-    peer = f" at {hosts.pop()}" if len(hosts) == 1 else ""
+    hosts = {frozenset(one[1] or one[2] for one in _PEER.finditer(end.message[:20_000])) for end in said.values()}
+    peer = f" at {next(iter(*hosts))}" if len(hosts) == 1 and all(len(one) == 1 for one in hosts) else ""
     lost = Draft(
         title(
             *(
